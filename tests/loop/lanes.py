@@ -1,4 +1,4 @@
-"""A project whose stories are worked on side by side, and what must hold of it afterwards."""
+"""A project whose stories are worked on side by side, and what must be true of it afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NEEDS_BOXES = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewr
 ONE, SECOND, THIRD, FOURTH = (f"## {number}. Story {number}\n\n- [ ] {number}.1 Write it\n" for number in range(1, 5))
 TWO, FOUR = f"{ONE}\n{SECOND}", f"{ONE}\n{SECOND}\n{THIRD}\n{FOURTH}"
 GATE = "python3 gate.py"
-# Every folder of a story holds something, and no two of them say `no` together.
+# Green if no part is empty, and at most one says `alone`.
 CODE = """\
 import pathlib, sys
 texts = [path.read_text() for path in pathlib.Path("parts").glob("*.txt")]
@@ -34,7 +34,7 @@ WRITES = [part(), *END]
 
 
 def make(lab: Lab, tasks: str = FOUR, **config: Any) -> Lab:
-    """With a folder that agents in different boxes share."""
+    """Creates the project, with a folder that agents in different boxes share."""
     (lab.root.parent / "meet").mkdir()
     lab.write("gate.py", CODE)
     lab.repository(tasks, workspace="box", tests=[GATE], **{"side_by_side": 4, **config})
@@ -47,7 +47,7 @@ def meet(lab: Lab) -> Path:
 
 
 def wait_for_all(lab: Lab, count: int) -> dict[str, Any]:
-    """Each waits until all have begun."""
+    """Each agent waits until all have started."""
     place = meet(lab)
     wait = f"while [ $(ls {place} | grep -c begun-) -lt {count} ]; do sleep 0.05; done"
     return {"run": f"touch {place}/begun-{{story}}; {wait}"}
@@ -65,15 +65,15 @@ def check_commits(lab: Lab) -> None:
 
 
 def check_left(lab: Lab) -> None:
-    """Nothing of the lanes is left."""
-    assert len(lab.git("worktree", "list").splitlines()) == 2  # the user's, and the one that the next run begins with
+    """The lanes leave nothing behind."""
+    assert len(lab.git("worktree", "list").splitlines()) == 2  # the user's, and the one that the next run starts with
     assert sorted(path.name for path in (lab.root / ".git/ralph/worktrees").iterdir()) == ["add-login"]
     assert sorted(path.name for path in (lab.root / ".git/ralph/boxes").iterdir()) == ["add-login"]
     assert lab.git("for-each-ref", "refs/ralph/proving") == ""
 
 
 def list_stories(lab: Lab) -> list[str]:
-    """Those with a commit, the oldest first."""
+    """The stories with a commit, oldest first."""
     told = lab.git("log", "--reverse", "--format=%(trailers:key=Ralph-Story,valueonly,separator=)", "ralph/add-login")
     return [line for line in told.splitlines() if line]
 

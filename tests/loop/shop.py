@@ -1,4 +1,4 @@
-"""A shop whose stories are proven: what the tests of proof share."""
+"""A shop whose stories are proven, for the tests of proof."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GATE = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 
 
 def attempt(files: dict[str, str]) -> list[dict[str, Any]]:
-    """The steps of an agent that writes these files, ticks and promises."""
+    """The steps of an agent that writes these files, ticks all tasks and promises."""
     write = [{"write": path, "text": text} for path, text in files.items()]
     return [*write, {"tick": "all"}, {"complete": True}]
 
@@ -45,7 +45,7 @@ def receipts(lab: Lab) -> list[dict[str, Any]]:
 
 
 def state_of(lab: Lab) -> str:
-    """What the run says of its only story: the state of proof, or `failed`."""
+    """Runs the loop; returns the proof state of its only story, or `failed`."""
     lab.loop()
     told = receipts(lab)
     return str(told[-1]["state"]) if told else "failed"

@@ -1,4 +1,4 @@
-"""Agents that hang, flood, cheat and break things: each gets the verdict it deserves, and the loop goes on."""
+"""Agents that hang, flood, cheat and break things: each gets the verdict it deserves, and the loop continues."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 
 def change_of_mine(lab: Lab) -> None:
-    """Uncommitted work of the user's, which no agent may harm."""
+    """Uncommitted work of the user, which no agent may harm."""
     lab.write(".gitignore", ".env\n")
     lab.write("src.txt", "committed\n")
     lab.git("add", ".gitignore", "src.txt")
@@ -44,17 +44,17 @@ def change_of_mine(lab: Lab) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """What the first attempt does, and what has to be said about it."""
+    """What the first attempt does, and what must be reported about it."""
 
     steps: Steps
     says: str
     status: str = "failed"
     settings: tuple[tuple[str, str], ...] = ()
-    entries: int = 2  # where it is not done at once
+    entries: int = 2  # if the first attempt does not complete
 
 
 def sh(command: str, *, claims: bool = True) -> Steps:
-    """An agent that does its work, does something else too, and claims to be done."""
+    """An agent that does its work, then something else, and claims to be done."""
     return [*DONE[:-1], {"run": command}, *([{"complete": True}] if claims else [])]
 
 
@@ -62,7 +62,7 @@ CHEAP = (("silence", "5s"),)
 DEAF = "import os,signal,time; signal.signal(15, signal.SIG_IGN)"
 DAEMON = f"{PYTHON} -c '{DEAF}; os.fork() and os._exit(0); os.setsid(); time.sleep(3600)'"
 TASKS = "openspec/changes/add-login/tasks.md"
-# The supervisor is the parent of the one that leads our session; the loop is the supervisor's.
+# The supervisor is the parent of the session leader; the loop is the supervisor's parent.
 KEEPER = "read -r _ _ _ p _ < /proc/$(ps -o sid= -p $$ | tr -d ' ')/stat; "
 
 CASES: dict[str, Case] = {
@@ -129,7 +129,7 @@ CASES: dict[str, Case] = {
         sh("git init -q inner; cd inner; git -c user.name=a -c user.email=b commit -q --allow-empty -m x"), "inner"
     ),
     "removes .git's objects": Case(sh("mv .git/HEAD .git/HEAD.away"), "every task is ticked", "completed"),
-    # --- our own files
+    # --- ralphtool's own files
     "removes our folder": Case(sh("rm -rf .ralph"), ".ralph/"),
     "edits the settings": Case(sh("echo '[verify]' > .ralph/config.toml"), ".ralph/config.toml"),
     "writes history": Case(sh("echo '{}' > .ralph/progress.json"), ".ralph/progress.json"),
@@ -209,11 +209,11 @@ def test_stories_that_a_failed_attempt_removed_are_worked_on(lab: Lab) -> None:
     assert lab.endings() == [("add-login-1-1", "failed"), ("add-login-2-1", "completed")]
 
 
-# --- much of everything -----------------------------------------------------------------------------
+# --- large amounts ----------------------------------------------------------------------------------
 
 
 def _peak(pid: int) -> int:
-    """The most memory that a process has had so far, in MiB."""
+    """The peak memory of a process so far, in MiB."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -224,7 +224,7 @@ def _peak(pid: int) -> int:
 def test_a_flood_of_a_gigabyte_does_not_fill_the_memory(lab: Lab) -> None:
     lab.repository(tasks=ONE, attempts=1)
     process = lab.start("--agent-command", "head -c 1G /dev/zero")
-    reader = threading.Thread(target=process.communicate)  # whoever does not read what it prints, stops it
+    reader = threading.Thread(target=process.communicate)  # unread output would block it
     reader.start()
     peak = 0
     while reader.is_alive():
@@ -234,7 +234,7 @@ def test_a_flood_of_a_gigabyte_does_not_fill_the_memory(lab: Lab) -> None:
     assert 0 < peak < 200
     assert "2 tasks not ticked" in lab.entries()[0]["summary"]
     for path in lab.root.glob(".ralph/runs/*/*/transcript.log"):
-        path.unlink()  # it is as long as what was printed
+        path.unlink()  # it is as long as the output
 
 
 def test_a_prompt_that_nobody_reads_stops_nothing(lab: Lab) -> None:

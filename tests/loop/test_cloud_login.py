@@ -1,4 +1,4 @@
-"""Claude Code that uses a cloud has no login in a box: the lines that pass it are named."""
+"""Claude Code on a cloud provider has no login in a box: a notice names the settings that pass it in."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def start(lab: Lab, *before: str, **more: str | None) -> subprocess.Popen[bytes]
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[dict[str, Any], str]:
-    """The object that it printed, and what it said besides."""
+    """The object that the run printed, and its stderr."""
     try:
         stdout, stderr = process.communicate(timeout=PATIENCE)
     finally:
@@ -61,7 +61,7 @@ def test_a_home_is_not_needed(lab: Lab, kind: str, home: str | None) -> None:
 
 @needs_box
 def test_a_temporary_folder_beside_the_agents_program_can_be_written(lab: Lab) -> None:
-    """The folder of the program is shown read-only, and covers what lies in it."""
+    """The box shows the program's folder read-only, which covers everything inside it."""
     lab.repository("## 1. One\n\n- [ ] 1.1 a\n", workspace="box")
     lab.play(default=[{"run": 'touch "$TMPDIR/x"'}, *DONE])
     temporary = lab.script.parent / "temporary"
@@ -104,8 +104,8 @@ def test_files_of_another_user_are_refused_with_the_command_that_allows_them(lab
 
 @needs_root
 def test_a_user_without_a_name_or_a_home_can_run() -> None:
-    """As in a container that is started with a number for its user."""
-    with tempfile.TemporaryDirectory() as folder:  # those of pytest are closed to other users
+    """As in a container that is started with a numeric user id."""
+    with tempfile.TemporaryDirectory() as folder:  # pytest's own are closed to other users
         top = Path(folder).resolve()
         lab = Lab(top).repository("## 1. One\n\n- [ ] 1.1 a\n", workspace="auto").play(default=DONE)
         for path in [top, *top.rglob("*")]:
@@ -116,7 +116,7 @@ def test_a_user_without_a_name_or_a_home_can_run() -> None:
 
 @needs_pid_namespace
 def test_as_process_1_it_ends_in_good_order_when_it_is_asked_to(lab: Lab) -> None:
-    """The system ignores a signal to process 1 that it does not expect."""
+    """The kernel drops signals to process 1 that it has no handler for."""
     lab.repository().play(default=[{"hang": True}])
     lab.env["MARK"] = marker = f"first-{os.getpid()}"
     process = start(lab, *INIT)
@@ -131,7 +131,7 @@ def test_as_process_1_it_ends_in_good_order_when_it_is_asked_to(lab: Lab) -> Non
 
 @needs_pid_namespace
 def test_as_process_1_it_leaves_no_zombies(lab: Lab) -> None:
-    """What an agent starts and forgets becomes a child of process 1, unless a process of ours takes it."""
+    """Orphans of an agent become children of process 1, unless a ralphtool process adopts them."""
     orphans = "for i in 1 2 3; do (setsid sh -c : &) ; done; sleep 0.3"
     lab.repository("## 1. One\n\n- [ ] 1.1 a\n\n## 2. Two\n\n- [ ] 2.1 b\n")
     count = "cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z 1 ' > {story}.txt; true"

@@ -1,4 +1,4 @@
-"""What a person decides while a run is at work, what an agent forges, and kills in the middle of a decision."""
+"""A person's decisions during a run, decisions that an agent forges, and kills in the middle of a decision."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ME = "Tester <tester@example.org>"
 
 
 def held(lab: Lab) -> list[dict[str, Any]]:
-    """Steps of an agent that is at work until the file `go` is there."""
+    """Steps of an agent that works until the file `go` exists."""
     return [{"run": f"touch {lab.tmp}/began; while [ ! -e {lab.tmp}/go ]; do sleep 0.05; done"}, *DONE]
 
 
@@ -43,7 +43,7 @@ def finish(lab: Lab, process: subprocess.Popen[bytes]) -> int:
 
 
 def begin(lab: Lab, *turns: dict[str, Any], **config: Any) -> subprocess.Popen[bytes]:
-    """A run whose held agent is at work."""
+    """Starts a run, and waits until its held agent is working."""
     lab.repository(TWO, **config)
     lab.play(*turns, default=DONE)
     process = lab.start()
@@ -104,11 +104,11 @@ def test_what_can_not_be_done_is_said_at_once_and_not_to_the_run(lab: Lab) -> No
         kill(process)
 
 
-# --- what an agent writes itself --------------------------------------------------------------------
+# --- forged by an agent -----------------------------------------------------------------------------
 
 
 def forge(lab: Lab, pid: str) -> dict[str, Any]:
-    """A step of an agent that writes what `ralphtool accept` writes, in the name of some process."""
+    """A step of an agent that writes what `ralphtool accept` writes, with the id of a given process."""
     program = (
         "import json, os, sys, time\n"
         f"folder = {str(lab.root)!r} + '/.ralph/steering/add-login'\n"
@@ -205,7 +205,7 @@ sys.exit(main(command))
 
 
 def describe(lab: Lab) -> Any:
-    """What has to be the same, however often it was cut off."""
+    """What must be the same, however often the command was interrupted."""
     state = change_state.load(str(lab.root), "add-login").story("1")
     proof = state.proof and (state.proof.state, state.proof.why, state.proof.by)
     tip = lab.git("rev-parse", "ralph/add-login^{tree}")
@@ -215,7 +215,7 @@ def describe(lab: Lab) -> Any:
 
 
 def fingerprint(lab: Lab) -> Any:
-    """What a command finds: two kills that leave the same need to be looked at once only."""
+    """The state that the next command finds: kills that leave the same state are checked only once."""
     state = change_state.load(str(lab.root), "add-login")
     said = len(list(lab.root.glob(".ralph/steering/*/*.json")))
     outcome = state.outcome and (state.outcome.story, state.outcome.entry.status)

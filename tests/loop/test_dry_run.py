@@ -1,4 +1,4 @@
-"""`ralphtool run --dry-run`: what a run would do, and nothing of it done."""
+"""`ralphtool run --dry-run` shows what a run would do, and does none of it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_nothing_left_to_do(planned: Lab) -> None:
 
 
 def test_what_is_ticked_and_not_proven_is_not_done(lab: Lab) -> None:
-    """Without git ticks stay where they are, also those of an attempt that gave no promise."""
+    """Without git, ticks stay, even those of an attempt without a promise."""
     lab.openspec("## 1. First\n\n- [ ] 1.1 Make a\n\n## 2. Second\n\n- [ ] 2.1 Make b\n")
     lab.configure()
     lab.play(default=[{"tick": "all"}])

@@ -1,4 +1,4 @@
-"""The loop where it is easy to be wrong: each of these was found by somebody who tried to break it."""
+"""Edge cases of the loop: each was found by trying to break it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def told(lab: Lab, kind: str, field: str) -> list[Any]:
     return [event[field] for event in lab.events() if event["type"] == kind]
 
 
-# --- what was kept, and other stories in between ----------------------------------------------------
+# --- kept work, and other stories in between --------------------------------------------------------
 
 
 def test_a_part_that_was_kept_goes_on_top_of_what_others_did_meanwhile(lab: Lab) -> None:
-    """Story 1 does a part, then needs a human; story 2 is done; the answer brings story 1 back to its part."""
+    """Story 1 does a part, then needs a human; story 2 is done; after the answer, story 1 resumes from its part."""
     lab.repository(THREE, attempts=2)
     part = turn("1", {"write": "part.txt", "text": "part"}, {"tick": "1.1"}, attempt=1)
     lab.play(part, turn("1", {"say": "no"}, attempt=2), default=DONE)
@@ -129,7 +129,7 @@ def test_the_guard_can_be_set(lab: Lab, guard: str, status: str) -> None:
     assert bool(findings) == (guard != "off")
 
 
-# --- set-up, waiting, stopping ----------------------------------------------------------------------
+# --- setup, waiting, stopping -----------------------------------------------------------------------
 
 
 def test_a_set_up_that_fails_ends_the_run_and_uses_up_no_attempt(lab: Lab) -> None:
@@ -167,7 +167,7 @@ def test_an_answer_survives_a_kill_and_is_not_taken_for_the_next_question(lab: L
     assert lab.loop().exit_code == 1
     asked = lab.question().read_text()
     lab.question().write_text(asked + "\nTry harder.\n")
-    # As a kill leaves it: the answer is taken up, and its file is still there.
+    # As after a kill: the answer is applied, but its file still exists.
     standing = lab.root / ".ralph/standing/add-login.json"
     state = json.loads(standing.read_text())
     state["stories"]["1"] |= {"question": None, "attempts": 0, "answer": "Try harder."}
@@ -203,7 +203,7 @@ def test_names_that_are_not_text(lab: Lab) -> None:
 
 
 def test_a_commit_of_the_users_on_the_branch_is_never_dropped(lab: Lab) -> None:
-    """A run was killed after it had judged, before it could carry that out; then the user commits to the branch."""
+    """A run is killed after its verdict, before it carries out the outcome; then the user commits to the branch."""
     lab.repository().play(default=DONE)
     assert lab.loop("--max-iterations", "1").exit_code == 1
     history = lab.root / ".ralph/progress.json"
@@ -219,7 +219,7 @@ def test_a_commit_of_the_users_on_the_branch_is_never_dropped(lab: Lab) -> None:
     assert lab.checkpoints() == ["1", "2"]
 
 
-# --- what an agent did before it was cut off --------------------------------------------------------
+# --- what an agent did before it was interrupted ----------------------------------------------------
 
 COMMITS = {"run": f"sed -i 's/\\[ \\]/[x]/' {TASKS}; git add -A; git commit --quiet --message=all-done"}
 
@@ -272,7 +272,7 @@ def test_a_second_interrupt_leaves_nothing_of_the_agents_doings(lab: Lab) -> Non
 
 
 def kill_and_breathe(lab: Lab, process: subprocess.Popen[bytes]) -> None:
-    """What happens from then on was not done by the agent of the run that is killed."""
+    """Later changes can't be those of the killed run's agent."""
     kill(process)
     assert wait_until(lambda: not processes_with(str(lab.home)))
     time.sleep(locks.HEARTBEAT_SECONDS + 0.5)
@@ -316,7 +316,7 @@ def test_the_work_of_every_transient_iteration_is_kept(lab: Lab) -> None:
 
 
 def test_entries_of_another_run_survive_an_agent_that_touches_our_files(lab: Lab) -> None:
-    """The history is put back only where it did not grow in the ordinary way."""
+    """The history is restored only if it did not grow in the ordinary way."""
     lab.repository()
     other = "import sys; from ralphtool.history import History; from ralphtool.history.records import Entry; "
     other += 'History(sys.argv[1]).append(Entry(id="other-1", timestamp="2026-01-31T09:30:00Z", prd_id="other", '
@@ -347,7 +347,7 @@ def test_why_something_is_done_claims_no_more_than_was_looked_at(lab: Lab, guard
 
 
 def test_a_new_change_is_announced_before_its_workspace_is_there(lab: Lab) -> None:
-    """Nobody waits for git to see which stories a run has; and what goes wrong then stands on its record."""
+    """The stories of a run are known without waiting for git, and a failure after that is in its record."""
     lab.repository(workspace="worktree").play(default=DONE)
     lab.write(".git/ralph/worktrees", "no folder")
     done = lab.loop()

@@ -1,4 +1,4 @@
-"""A run that a program starts: examples/embed.py, and what `start` promises to such a program."""
+"""A run started by a program: examples/embed.py, and what `start` promises to such a program."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_viewer_can_ask_the_run_to_stop(project: Any) -> None:
 
 @contextmanager
 def watch(seen: list[str], record: str) -> Iterator[None]:
-    """The simplest viewer: the types of a run's events, once it is over."""
+    """The simplest viewer: the types of a run's events, once it has ended."""
     try:
         yield
     finally:

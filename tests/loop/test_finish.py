@@ -1,4 +1,4 @@
-"""The end of a change: the branch is kept or squashed into the tree, and what does not fit changes nothing."""
+"""The end of a change: the branch is kept or squashed into the tree; if it does not fit, nothing changes."""
 
 from __future__ import annotations
 
@@ -229,7 +229,7 @@ def test_uncommitted_files_of_the_change_are_replaced_by_the_branchs(lab: Lab) -
 
 
 def test_staged_or_edited_files_of_the_change_that_began_the_branch_are_replaced(lab: Lab) -> None:
-    """They are in the branch's first commit just as they are here, so nothing of the user's is lost."""
+    """The branch's first commit has them exactly as they are here, so the user loses nothing."""
     lab.repository()
     lab.tasks_file.write_text(STORIES + "\n<!-- mine -->\n")
     lab.play(default=DONE)
@@ -269,7 +269,7 @@ def test_a_history_that_the_user_tracks_is_no_obstacle(lab: Lab) -> None:
 
 @pytest.mark.parametrize("workspace", ["worktree", pytest.param("box", marks=needs_box), "here"])
 def test_committed_files_of_ours_stay_as_they_are(lab: Lab, workspace: str) -> None:
-    """On the branch, and in the user's tree: also from the second change on, when the history has grown."""
+    """On the branch and in the user's tree, also for the second change, when the history has grown."""
     lab.repository(workspace=workspace)
     lab.openspec(STORIES.replace("First", "Another"), "second")
     lab.git("add", "--force", "openspec", ".ralph/config.toml")
@@ -288,7 +288,7 @@ def test_committed_files_of_ours_stay_as_they_are(lab: Lab, workspace: str) -> N
 
 
 def test_a_branch_that_lost_our_files_is_no_obstacle(done: Lab) -> None:
-    """Earlier versions made such branches."""
+    """Earlier versions created such branches."""
     done.git("add", "--force", ".ralph/config.toml", ".ralph/progress.json")
     done.git("commit", "--quiet", "--message=tracked")
     done.git("checkout", "--quiet", "-b", "moved", "main")
@@ -344,7 +344,7 @@ def test_files_that_are_more_than_text(lab: Lab) -> None:
     assert (lab.root / "link").is_symlink()
 
 
-# --- runs that are not over -------------------------------------------------------------------------
+# --- runs that have not ended -----------------------------------------------------------------------
 
 
 def under_way(lab: Lab) -> subprocess.Popen[bytes]:
@@ -463,7 +463,7 @@ def test_a_plan_that_can_not_be_read_is_no_obstacle_either(done: Lab) -> None:
     assert done.tasks_file.read_bytes() == b"caf\xe9\n"
 
 
-# --- merging, and requests --------------------------------------------------------------------------
+# --- merging, and pull requests ---------------------------------------------------------------------
 
 
 def test_merging_keeps_every_story_as_a_commit_and_other_work_as_it_is(done: Lab) -> None:
@@ -515,7 +515,7 @@ CREATED = 'echo; echo https://example.org/pull/8; cp "${{10}}" {body}'
 
 
 def put_gh(lab: Lab, create: str = CREATED, auth: int = 0) -> None:
-    """A program that answers as `gh` does, and a remote to push to."""
+    """A program that answers like `gh`, and a remote to push to."""
     folder = lab.root.parent / "programs"
     folder.mkdir()
     told = create.format(body=folder / "body.md")

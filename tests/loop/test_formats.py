@@ -1,4 +1,4 @@
-"""A whole run over a change in each format whose stories have a mark of their own beside those of their tasks."""
+"""A whole run over a change in each format whose stories have a mark of their own, besides those of their tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ralphtool import specs
 
 FORMATS = ("kiro", "taskmaster", "backlog")
 KIRO = ".kiro/specs/login/tasks.md"
-# What an agent could do to the files of each so that the second story looks done.
+# For each format, an edit that an agent could make so that the second story looks done.
 FORGED = {
     "kiro": rf"sed -i 's/\[ \] 2\./[x] 2./' {KIRO}",
     "taskmaster": r"""sed -i '/"2"/s/"pending"/"done"/' .taskmaster/tasks/tasks.json""",
@@ -28,7 +28,7 @@ def lab(tmp_path: Path) -> Lab:
 
 
 def prepare(lab: Lab, format: str) -> tuple[str, list[str]]:
-    """A repository with a change in that format; tells the change, and the ids of its stories."""
+    """Creates a repository with a change in that format; returns the change, and the ids of its stories."""
     lab.repository()
     shutil.rmtree(lab.root / "openspec")
     change = MAKERS[format](lab)
@@ -38,7 +38,7 @@ def prepare(lab: Lab, format: str) -> tuple[str, list[str]]:
 
 
 def check_done(lab: Lab, change: str, ids: list[str], folder: Path) -> None:
-    """On the branch, every story is done and marked as that."""
+    """On the branch, every story is done and marked as done."""
     assert lab.checkpoints(change) == ids
     lab.git("worktree", "add", "--quiet", str(folder), f"ralph/{change}")
     spec: Any = specs.open(str(folder), change)

@@ -1,4 +1,4 @@
-"""Whole runs, seen through git: the branch, its commits, the attempts, and a user whose tree stays theirs."""
+"""Whole runs, as git shows them: the branch, its commits, the attempts, and the user's tree, which stays theirs."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_learnings_are_one_commit_more(lab: Lab) -> None:
     assert len(subjects(lab)) == 4
 
 
-# --- our own folder ---------------------------------------------------------------------------------
+# --- ralphtool's own folder -------------------------------------------------------------------------
 
 
 def test_nothing_of_ours_is_in_a_commit(lab: Lab) -> None:
@@ -264,7 +264,7 @@ def a_submodule(lab: Lab) -> None:
 
 
 def strict_settings(lab: Lab) -> None:
-    """Settings of a user's that change what git prints or does."""
+    """User settings that change what git prints or does."""
     for name, value in (
         ("status.showUntrackedFiles", "no"),
         ("status.relativePaths", "true"),
@@ -341,7 +341,7 @@ def test_a_merge_under_way(lab: Lab) -> None:
     assert lab.loop().exit_code == 0
 
 
-# --- a working tree of its own ----------------------------------------------------------------------
+# --- a separate working tree ------------------------------------------------------------------------
 
 
 def test_a_worktree_leaves_the_users_tree_alone(lab: Lab) -> None:
@@ -374,12 +374,12 @@ def test_a_second_run_uses_the_same_worktree(lab: Lab) -> None:
     assert lab.checkpoints() == ["1", "2"]
 
 
-# --- looking at it ----------------------------------------------------------------------------------
+# --- inspecting it ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def tried(lab: Lab) -> Lab:
-    """One attempt that failed, one that was good."""
+    """One failed attempt, and one good one."""
     lab.repository(FIRST).play(turn("1", 1, {"write": "wrong.txt", "text": "wrong\n"}, {"say": "no"}), default=DONE)
     assert lab.loop().exit_code == 0
     return lab

@@ -34,7 +34,7 @@ FAIL_ONCE = ("3", "6", "9")
 WAITS_FOR = {5: [2], 8: [5, 7]}
 GATES = ["test ! -e broken"]
 
-# What is learnt has a name of its own each time, and is noted outside once `learn` has acknowledged it.
+# Each learning is unique, and is noted outside once `learn` has acknowledged it.
 LEARN = (
     't="learnt in {story} as $(cat /proc/sys/kernel/random/uuid)"; ralphtool agent learn "$t" && echo "$t" >> "$NOTED"'
 )
@@ -49,7 +49,7 @@ FAIL: list[dict[str, Any]] = [{"run": LEARN}, {"run": "echo half > half.txt"}, {
 
 
 class _Watched(Lab):
-    """Knows the loops that it has started, so that a test that fails leaves none."""
+    """Remembers the loops it started, so that a failing test leaves none running."""
 
     def __init__(self, top: Path) -> None:
         super().__init__(top)
@@ -137,7 +137,7 @@ def make_untidy(lab: Lab) -> None:
     lab.write("cache/object", "cached\n")
 
 
-# --- what has to hold in the end --------------------------------------------------------------------
+# --- what must hold at the end ----------------------------------------------------------------------
 
 
 def check_everything(lab: Lab, before: dict[str, Any]) -> None:
@@ -151,7 +151,7 @@ def check_everything(lab: Lab, before: dict[str, Any]) -> None:
 
 
 def list_left(lab: Lab) -> list[Path]:
-    """Sessions that nobody will end."""
+    """Leftover files of sessions."""
     return [*lab.root.glob(".ralph/locks/*.lock"), *lab.tmp.glob("ralph/sessions/*.json")]
 
 
@@ -181,9 +181,9 @@ def check_learnings(lab: Lab) -> None:
 
 
 def kill_until_done(lab: Lab, dice: random.Random, longest: float, before: dict[str, Any], most: int) -> int:
-    """Runs it again and again, for a while at the most each time; tells how many runs were killed.
+    """Starts runs until one completes, and kills each after a random time; returns how many were killed.
 
-    The while grows: else a machine that is slow today would never come to an end.
+    The maximum time grows: otherwise a slow machine would never finish.
     """
     for killed in range(most):
         process = lab.start()
@@ -221,7 +221,7 @@ def test_killed_at_random_moments_until_it_is_done(
 
 
 def _size(lab: Lab, pattern: str, word: str = "") -> int:
-    """How often a word stands in files, or their number and size."""
+    """How often a word occurs in files; without a word, their number plus their size."""
     total = 0
     for path in lab.root.glob(pattern):
         try:
@@ -249,8 +249,8 @@ MOMENTS: dict[str, tuple[str, str]] = {
 
 
 def kill_when(lab: Lab, pattern: str, word: str, delay: float) -> bool:
-    """Kills the loop when something changes; tells whether it did, before the loop was done."""
-    process = lab.start(stdout=subprocess.DEVNULL)  # nobody reads meanwhile: it would wait at its end for ever
+    """Kills the loop when something changes; returns whether it was killed before it was done."""
+    process = lab.start(stdout=subprocess.DEVNULL)  # nothing reads its output: with a pipe, it would block
     known = _size(lab, pattern, word)
     end = time.monotonic() + PATIENCE
     while process.poll() is None and time.monotonic() < end:
@@ -314,8 +314,8 @@ def one_story(top: Path) -> tuple[Lab, dict[str, Any]]:
 
 
 def _turning_points(calls: list[Call]) -> set[int]:
-    """Right after an outcome was written down: it counts from then on, and nothing of it has been carried out.
-    And around the end of the session, which is three files."""
+    """Right after an outcome was written: it counts from then on, but has not been carried out.
+    And around the end of the session, which removes three files."""
     noted = {place + 1 for place, call in enumerate(calls) if call.operation == "rename" and "/standing/" in call.text}
     ending = [place for place, call in enumerate(calls) if call.operation == "unlink" and _ENDS.search(call.text)]
     assert len(ending) >= 3, ending
@@ -326,7 +326,7 @@ _ENDS = re.compile(r"/(sessions|projects|locks)/")
 
 
 def recorded(lab: Lab) -> tuple[list[tuple[str, str]], list[str]]:
-    """The entries and the learnings of the history. To ask a command for them would take longer than all the rest."""
+    """The entries and the learnings of the history. Asking a command for them would take longer than all the rest."""
     with closing(History(str(lab.root))) as history:
         progress = history.load()
     return [(one.id, one.status) for one in progress.entries], [one.content for one in progress.learnings]
@@ -348,7 +348,7 @@ def check_killed_at(call: Call, top: Path) -> None:
 
 
 def test_killed_at_its_own_system_calls(tmp_path: Path) -> None:
-    """Only the loop itself is traced: what it started goes on for as long as it likes."""
+    """Only the loop itself is traced: the processes that it started continue."""
     need_strace()
     lab, _ = one_story(tmp_path / "whole")
     log = tmp_path / "calls.log"
@@ -369,7 +369,7 @@ def test_killed_at_its_own_system_calls(tmp_path: Path) -> None:
 
 
 def test_a_git_command_of_a_killed_loop_does_not_write_over_the_users_files(lab: Lab) -> None:
-    """Git goes on when the loop is killed. Whoever gives the files back has to wait for it."""
+    """Git continues when the loop is killed. `back` must wait for it before it restores the files."""
     lab.repository()
     lab.write(".gitattributes", "slow* filter=slow\n")
     lab.write("zz.txt", "committed\n")
@@ -393,7 +393,7 @@ def test_a_git_command_of_a_killed_loop_does_not_write_over_the_users_files(lab:
 
 
 def read_if_there(path: Path) -> str | None:
-    """One step, not a look and then a read: what is set aside goes away between the two."""
+    """One step, not a check and then a read: a file that is set aside disappears between the two."""
     try:
         return path.read_text()
     except FileNotFoundError:
@@ -413,7 +413,7 @@ def test_an_agent_of_a_killed_loop_does_not_write_once_the_files_are_back(lab: L
     assert lab.users_state() == before
 
 
-# What an agent did before its loop was killed: nobody is left who remembers how it was.
+# What an agent did before its loop was killed: no process is left that remembers the state before it.
 MISDEEDS = {
     "commits on main": "git checkout --quiet main; echo bad > bad.txt; git add bad.txt; git commit --quiet -m bad",
     "removes main": "git update-ref -d refs/heads/main",
@@ -459,7 +459,7 @@ def test_what_an_agent_did_before_its_loop_was_killed_is_put_back(lab: Lab, misd
 
 
 def test_a_run_goes_on_with_the_next_task_of_a_story_in_chunks(lab: Lab) -> None:
-    """What was kept of a story is known to the next run, as it is to the next iteration."""
+    """The next run knows the kept work of a story, as the next iteration does."""
     lab.repository(tasks="## 1. First\n\n- [ ] 1.1 One\n- [ ] 1.2 Two\n- [ ] 1.3 Three\n")
     too_big = [{"error": "context", "text": "too long"}]
     lab.play({"attempt": 1, "steps": too_big}, default=DONE)
@@ -473,7 +473,7 @@ def test_a_run_goes_on_with_the_next_task_of_a_story_in_chunks(lab: Lab) -> None
 
 # --- signals ----------------------------------------------------------------------------------------
 
-# Notes that it was asked to end, and every moment that it is still there.
+# Records that it was asked to end, and keeps recording that it is still alive.
 LIVES = 'trap \'touch "$NOTED.asked"\' TERM; while :; do date +%s.%N >> "$NOTED.alive"; sleep 0.1; done'
 HANG: list[dict[str, Any]] = [
     {"run": f'echo half > half.txt; ({LIVES}) & touch "$NOTED"'},
@@ -492,7 +492,7 @@ def hanging(lab: Lab) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
 
 
 def lived_on(lab: Lab, since: float) -> float:
-    """How many seconds after a moment something of the agent was still there."""
+    """How many seconds after a moment a process of the agent was still alive."""
     return float(Path(f"{lab.env['NOTED']}.alive").read_text().split()[-1]) - since
 
 
@@ -520,7 +520,7 @@ def test_a_signal_ends_the_agent_and_gives_the_tree_back(lab: Lab, number: int) 
 def test_a_second_interrupt_ends_it_at_once(lab: Lab) -> None:
     process, before = hanging(lab)
     process.send_signal(signal.SIGINT)
-    # Two signals of a kind that wait at the same time are one.
+    # Two pending signals of the same kind are merged into one.
     assert wait_until(Path(f"{lab.env['NOTED']}.asked").exists)
     asked = time.time()
     process.send_signal(signal.SIGINT)

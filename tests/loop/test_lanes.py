@@ -1,4 +1,4 @@
-"""What a lane must not get wrong: whatever is remembered, looked up ahead or left by a kill may be out of date."""
+"""Lanes, and what may be out of date: remembered state, results of gates that ran ahead, leftovers of a kill."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = NEEDS_BOXES
 
 
 def test_settings_that_the_user_commits_meanwhile_do_not_seem_deleted(lab: Lab) -> None:
-    """They are in the index alone. What was taken out of it once is not taken for being there."""
+    """They are only in the index. Entries that were once removed from it must not count as present."""
     lab.repository(TWO)
     repository = Repository.find(str(lab.root))
     assert repository is not None
@@ -50,13 +50,13 @@ def test_settings_that_the_user_commits_meanwhile_do_not_seem_deleted(lab: Lab) 
     lab.git("commit", "--quiet", "--message=settings")
     tip = lab.git("rev-parse", "HEAD")
     place.show_upon(tip, repository.tree_of(tip))
-    place.take()  # in comparison with the commit that has none of them
+    place.take()  # compared with the commit that has none of them
     place.show_upon(tip, repository.tree_of(tip))
     assert place.keep_interrupted("run") is None, "nothing was changed"
 
 
 def hold_first(lab: Lab) -> str:
-    """A gate that holds the first story up until the test says so, once the second one is there too."""
+    """A gate that blocks while only the first story's part exists, until the test creates `go`."""
     wait = f"touch {meet(lab)}/first; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"
     return f"{{ test -e parts/1.txt && test ! -e parts/2.txt && {{ {wait}; }}; true; }}"
 
@@ -70,7 +70,7 @@ def start_pair(lab: Lab, gate: str, second: list[dict[str, Any]], **config: Any)
 
 
 def test_work_that_changes_what_is_installed_is_proven_with_that_alone(lab: Lab) -> None:
-    """What the second story installs is not what its manifest says: with that, its gate is red."""
+    """The second story installs something other than its manifest says; with the manifest, its gate is red."""
     lab.write(".gitignore", ".venv/\n")
     lab.write(".venv/installed", "good\n")
     lab.write("requirements.txt", "good\n")
@@ -85,7 +85,7 @@ def test_work_that_changes_what_is_installed_is_proven_with_that_alone(lab: Lab)
 
 
 def test_a_story_whose_gates_could_not_run_ahead_is_proven_in_its_turn(lab: Lab) -> None:
-    """A file is where ignored files are set aside: the gates can't run, until it is cleared away."""
+    """A file is in the place where ignored files are set aside: the gates can't run until it is removed."""
     wait = {"run": f"touch {meet(lab)}/begun; while [ ! -e {meet(lab)}/blocked ]; do sleep 0.05; done"}
     run = start_pair(lab, "true", [wait, *WRITES])
     assert wait_until(lambda: (meet(lab) / "begun").exists())
@@ -103,7 +103,7 @@ def test_a_story_whose_gates_could_not_run_ahead_is_proven_in_its_turn(lab: Lab)
 
 
 def test_a_merge_that_fails_ahead_is_no_result(tmp_path: Path) -> None:
-    """The disk may be full for a moment: what can't be merged ahead is merged when it counts."""
+    """The disk may be full for a moment: work that can't be merged ahead is merged in its turn."""
 
     def fail(job: LaneJob, upon: str) -> MergedTree:
         raise GitError("no space left on device")
@@ -124,7 +124,7 @@ def test_a_merge_that_fails_ahead_is_no_result(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_again_and_again_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lanes that meet it at once have met it one time."""
+    """It counts once if several lanes meet it at the same time."""
     budget = Budget(Settings().run)
     full = Report(ending="exit", end=End(False), full_disk="/small")
     for _ in range(8):

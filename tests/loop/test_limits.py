@@ -1,4 +1,4 @@
-"""Limits and money in the real loop: rate limits, budgets, prices, quotas, and who takes over."""
+"""Limits and money in the real loop: rate limits, budgets, prices, quotas, and which agent takes over."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_work_is_handed_over_and_back(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def resting(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Both agents have told when they can go on, the second one sooner. The run was stopped while it waited."""
+    """Both agents have reported when they can continue, the second one sooner. The run was stopped while it waited."""
     lab = Lab(tmp_path_factory.mktemp("resting")).repository(ONE, agents=["scripted", "second"])
     second(lab, default=[{"error": "overload", "text": "too many people", "reset_in": 1500}])
     lab.play(default=[{**LIMITED, "reset_in": 3600}])
@@ -272,7 +272,7 @@ def test_what_one_story_spent_is_missing_to_the_next(lab: Lab) -> None:
 
 
 def test_an_agent_without_its_end_is_judged_by_what_was_proven(lab: Lab) -> None:
-    """All was ticked and the gates are green, but the promise had not come when the money ran out."""
+    """All tasks are ticked and the gates are green, but the budget ran out before the promise."""
     lab.repository(TWO, story_cost=0.5, checks=["true"], max_iterations=1)
     lab.play(default=[{"write": "a", "text": ""}, {"tick": "all"}, SPENDS, HANG])
     lab.loop()
@@ -304,7 +304,7 @@ def test_people_are_told_what_an_attempt_cost(lab: Lab) -> None:
 
 # --- agents of another kind -------------------------------------------------------------------------
 
-# A scripted agent whose further arguments say in what it differs.
+# A scripted agent with extra arguments that say how it differs.
 ODD = """
 import time
 from msgspec import structs
@@ -349,7 +349,7 @@ class OddLines(ScriptedReader):
 
 @pytest.fixture
 def odd(lab: Lab, tmp_path: Path) -> Callable[..., None]:
-    """Makes the agent `odd` known, and describes it in the configuration."""
+    """Registers the agent `odd`; returns a function that configures it."""
     info = tmp_path / "odd/odd-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
@@ -365,7 +365,7 @@ def odd(lab: Lab, tmp_path: Path) -> Callable[..., None]:
 
 
 def test_what_a_final_report_tells_ends_nobody(lab: Lab, odd: Callable[..., None]) -> None:
-    """It has spent too much, but is finished: its work counts, and the limit holds for what comes after it."""
+    """It has spent too much, but is finished: its work counts, and the limit applies to later iterations."""
     lab.repository(TWO, agent="odd", max_cost=0.5)
     odd("late=yes")
     lab.play(default=[SPENDS, *DONE])
@@ -492,7 +492,7 @@ def test_below_its_share_it_goes_on(lab: Lab, odd: Callable[..., None]) -> None:
     assert told(lab, "iteration_started", "agent") == ["odd", "odd"]
 
 
-# Says something more when it is ended, as people's agents do.
+# Prints one more message when it is terminated, as real agents do.
 TALKS = """\
 trap 'echo "{\\"type\\": \\"message\\", \\"text\\": \\"I was told to go.\\"}"; exit 1' TERM
 while :; do echo '{"type": "error", "trouble": "rate-limit", "text": "slow down"}'; sleep 0.2; done

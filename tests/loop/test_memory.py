@@ -1,4 +1,4 @@
-"""What one iteration learns, the next one knows: the memory in the prompts, and its use, in the real loop."""
+"""Learnings reach the next iteration: the memory in the prompts, and its use, in the real loop."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ def prompt(lab: Lab, entry: str) -> str:
 
 
 def section(text: str, title: str) -> str:
-    """What stands under a heading of "What we know"."""
+    """The text below a heading of "What we know"."""
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0].partition("\n# ")[0]
 
 
 def learnt(lab: Lab, entry: str) -> list[str]:
-    """The lines of the memory in a prompt, as they stand there."""
+    """The learnings in a prompt, as written there."""
     return re.findall(r"^- (.*)", section(prompt(lab, entry), "Learnings from earlier iterations"), re.MULTILINE)
 
 
 def left_out(lab: Lab, entry: str) -> int:
-    """How many the prompt says are left out."""
+    """How many learnings are left out, according to the prompt."""
     found = re.findall(r"^\[(\d+) more left out: `ralphtool agent recall", prompt(lab, entry), re.MULTILINE)
     assert len(found) < 2
     return int(found[0]) if found else 0
@@ -86,7 +86,7 @@ def fill(lab: Lab, learnings: list[dict[str, Any]], entries: list[dict[str, Any]
 
 
 def others(count: int) -> list[str]:
-    """Which matter to no story."""
+    """Learnings that matter to no story."""
     things = ("parser", "router", "scheduler", "widget", "ledger", "gateway", "printer", "cursor")
     return [
         f"The {things[number % 8]} has quirk q{number}z in its {things[number // 8 % 8]}" for number in range(count)
@@ -100,7 +100,7 @@ def memory_of(lab: Lab, tokens: int) -> Lab:
 
 
 def recall(lab: Lab, text: str) -> dict[str, Any]:
-    """A step that asks the memory."""
+    """A step that searches the memory."""
     command = f"{shlex.quote(COMMAND)} agent recall {shlex.quote(text)}"
     return {"run": f"{command} > {lab.home}/{{story}}-{{attempt}}.json", "must": True}
 
@@ -115,7 +115,7 @@ def answers(lab: Lab, name: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Story 1 learns something that matters to story 2, which needs two attempts; agents ask for more."""
+    """Story 1 learns something that matters to story 2, which needs two attempts; the agents search for more."""
     lab = Lab(tmp_path_factory.mktemp("two")).repository(STORIES)
     fill(lab, [learning(number, text) for number, text in enumerate(others(200), start=1)])
     lab.play(
@@ -179,7 +179,7 @@ def test_the_history_counts_the_same(two: Lab) -> None:
 
 
 def test_the_next_run_knows_it_by_its_source(two: Lab) -> None:
-    """Written out, it has an id and the story that it comes from."""
+    """In the history, it has an id and the story that it comes from."""
     tasks = two.root / "openspec/changes/add-page/tasks.md"
     tasks.parent.mkdir(parents=True)
     tasks.write_text("## 1. Show the invoice total\n\n- [ ] 1.1 Show the invoice total with its tax\n")
@@ -213,7 +213,7 @@ def test_a_budget_of_nothing_shows_nothing(lab: Lab) -> None:
 
 
 def test_what_is_told_once_for_two_is_not_left_out(lab: Lab) -> None:
-    """Repeats, and what a later one contradicts, are no more to ask for."""
+    """Repeats and contradicted learnings don't count as left out."""
     repeats = [learning(1, INVOICES), learning(2, f"{INVOICES}!", source_prd_id="shop-2")]
     fill(lab.repository(ONE), repeats).play(default=DONE)
     assert lab.loop().exit_code == 0
@@ -268,7 +268,7 @@ def test_agents_that_break_the_memory_break_no_run(lab: Lab) -> None:
 
 
 def test_a_line_of_an_agent_that_is_not_utf8_breaks_no_run(lab: Lab) -> None:
-    """The notes of what was shown lie where it can write."""
+    """The notes of what was shown are in a file that an agent can write."""
     fill(lab.repository(STORIES), [learning(1, INVOICES)])
     line = 'printf \'{"entry": "\\377"}\\n\' >> .ralph/usefulness.jsonl'
     lab.play(turn("1", [{"run": line}, *DONE]), default=DONE)
@@ -288,7 +288,7 @@ def test_an_agent_that_changes_the_index_puts_no_words_into_a_prompt(lab: Lab) -
 
 
 def test_an_attempt_that_is_carried_out_twice_counts_once(lab: Lab) -> None:
-    """As after a kill between the note and the entry: the one is there, the other is not."""
+    """As after a kill between the note and the entry: the note exists, but the entry does not."""
     fill(lab.repository(ONE), [learning(1, INVOICES)])
     before = (lab.root / ".ralph/progress.json").read_bytes()
     lab.play(turn("1", NO_PROMISE, attempt=1), default=DONE)
@@ -304,7 +304,7 @@ def test_an_attempt_that_is_carried_out_twice_counts_once(lab: Lab) -> None:
 
 
 def test_what_was_cut_off_counts_for_nothing(lab: Lab) -> None:
-    """A rate limit is no attempt: neither is what it was shown a showing."""
+    """A rate limit is not an attempt, so its learnings don't count as shown."""
     fill(lab.repository(ONE), [learning(1, INVOICES)])
     lab.play(default=[recall(lab, "invoice totals"), {"error": "rate-limit", "text": "slow down", "reset_in": 600}])
     assert lab.loop("--max-time", "5m").exit_code == 1
@@ -343,14 +343,14 @@ SOLVED = "Start the broker by hand with `make broker` and wait for port 5672"
 
 
 def blocked_before(prd: str, title: str, *, solved: bool = True) -> list[dict[str, Any]]:
-    """An entry that was blocked, and the one that completed the same later, which tells how."""
+    """A blocked entry, and a later one that completed the same PRD and says how."""
     blocker = {"type": "blocker", "title": title}
     finding = {"type": "finding", "title": "how", "description": f"{SOLVED} ({prd})"}
     ends = [entry(prd, 1, "blocked", observations=[blocker]), entry(prd, 2, "completed", observations=[finding])]
     return ends[: 1 + solved]
 
 
-# What blocked somebody before, and what blocks now.
+# For each story, an earlier blocker and the present one.
 BLOCKERS = {
     "1": (
         "pid 4711: broker refused a connection from 10.0.0.7:40312 at 09:14:02",
@@ -367,7 +367,7 @@ BLOCKERS = {
 
 @pytest.fixture(scope="module")
 def blocked(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Four stories, each of which is blocked once. What blocks the fourth was never solved."""
+    """Four stories, each of which is blocked once. The blocker of the fourth was never solved."""
     lab = Lab(tmp_path_factory.mktemp("blocked"))
     lab.repository("".join(f"## {story}. Part {story}\n\n- [ ] {story}.1 Make it\n\n" for story in BLOCKERS))
     before = [blocked_before(f"shop-{story}", old, solved=story != "4") for story, (old, _) in BLOCKERS.items()]
@@ -386,7 +386,7 @@ def decided(lab: Lab, story: str) -> tuple[str, str]:
 
 
 def test_the_same_blocker_that_was_solved_decides(blocked: Lab) -> None:
-    """Other times, addresses and process ids: the same error."""
+    """Times, addresses and process ids differ, but the error is the same."""
     guidance, reason = decided(blocked, "1")
     assert guidance == f"{SOLVED} (shop-1)"
     assert reason == "the same problem was solved before (shop-1-1 was blocked by it, shop-1-2 was not)"
@@ -414,7 +414,7 @@ def test_a_blocker_that_nobody_solved_is_no_guide(blocked: Lab) -> None:
 
 
 def test_a_blocker_that_was_solved_in_this_run_decides_in_another_story(lab: Lab) -> None:
-    """The attempt that solved it had only been told to try again: what it found out is what helps."""
+    """The attempt that solved it was only told to try again: its finding is what helps."""
     blocker = "the message broker refused the connection"
     blocked = [{"observe": "blocker", "title": blocker}, {"blocked": blocker}]
     lab.repository(STORIES)
@@ -440,7 +440,7 @@ def test_the_workaround_for_the_last_failure_is_the_first_in_the_prompt(lab: Lab
 
 
 def test_what_a_red_gate_printed_is_looked_for(lab: Lab) -> None:
-    """The verdict says only which command is red: what is known is known about the error that it printed."""
+    """The verdict only says which command is red: the learning is about the error that it printed."""
     around = "zlint panics over its cache: delete .zlint-cache"
     gate = "test ! -e broken || { echo 'zlint: panic: cache version 7 is not 9' >&2; exit 1; }"
     learnings = [learning(1, around, type="error-workaround"), learning(2, INVOICES), *map(_other, range(3, 90))]
@@ -457,7 +457,7 @@ def _other(number: int) -> dict[str, Any]:
 
 
 def test_a_history_that_others_add_to_during_a_run_is_known_at_once(lab: Lab) -> None:
-    """A person says so while an agent works: the next prompt has it."""
+    """A learning is forgotten while an agent works: the next prompt no longer has it."""
     lab.repository(STORIES)
     fill(lab, [learning(1, INVOICES)])
     forget = f"{shlex.quote(COMMAND)} memory forget learning-0001"

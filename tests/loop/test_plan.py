@@ -23,7 +23,7 @@ from patience import PATIENCE
 from project import COMMAND, Result
 
 # Writes what drafts.json says into its draft: the first list entry, or the second one when it was sent back. Then it
-# tries to change the project, and tells what it could.
+# tries to change the project, and prints which writes succeeded.
 AGENT = """\
 import json, os, sys, time
 prompt = sys.stdin.read()
@@ -124,7 +124,7 @@ class PlanLab(Lab):
 
     @property
     def agent_file(self) -> Path:
-        """In the project: a box shows that."""
+        """In the project, which is visible in a box."""
         return self.root / "tools/agent.py"
 
     @property
@@ -155,7 +155,7 @@ def lab(tmp_path: Path) -> Iterator[PlanLab]:
     assert wait_until(lambda: not processes_with(str(made.home))), processes_with(str(made.home))
 
 
-# --- what is kept -----------------------------------------------------------------------------------
+# --- the kept change --------------------------------------------------------------------------------
 
 
 def test_a_draft_is_kept_with_yes(lab: PlanLab) -> None:
@@ -305,7 +305,7 @@ def test_an_own_prompt_replaces_ours(lab: PlanLab) -> None:
 
 @pytest.mark.parametrize("workspace", ["auto", "here"])
 def test_what_the_agent_changes_elsewhere_is_not_kept(lab: PlanLab, workspace: str) -> None:
-    """In a box it can't; in a copy it changes the copy."""
+    """In a box it can't change other files; in a copy it only changes the copy."""
     lab.configure(workspace=workspace)
     more = {"notes.txt": "x", f"{OPENSPEC}/.claude/settings.json": "{}"}
     tries = ["README.md", "planted.txt", ".git/HEAD"]
@@ -327,7 +327,7 @@ def test_what_the_agent_changes_elsewhere_is_not_kept(lab: PlanLab, workspace: s
 
 
 def test_the_copy_is_what_the_user_has_now(lab: PlanLab) -> None:
-    """Uncommitted work included; ignored files not."""
+    """With uncommitted work, but without ignored files."""
     lab.configure(workspace="here")
     lab.write(".gitignore", "secret\n")
     lab.write("secret", "x")
@@ -358,7 +358,7 @@ def test_without_git_and_box_an_agent_has_to_keep_to_its_draft(tmp_path: Path) -
     assert lab.plan("Add CSV export", "--yes", "--json").json["kept"], "a box needs no git"
 
 
-# --- what is wrong with a draft ---------------------------------------------------------------------
+# --- faults of a draft ------------------------------------------------------------------------------
 
 
 def test_a_draft_with_problems_goes_back_once(lab: PlanLab) -> None:
@@ -450,7 +450,7 @@ def test_when_one_meets_its_limit_the_next_drafts(lab: PlanLab) -> None:
     assert lab.told("verdict", "status") == ["transient", "completed"]
 
 
-# --- on record --------------------------------------------------------------------------------------
+# --- the record -------------------------------------------------------------------------------------
 
 
 def test_it_is_on_record_like_an_iteration(lab: PlanLab) -> None:
@@ -466,7 +466,7 @@ def test_it_is_on_record_like_an_iteration(lab: PlanLab) -> None:
     assert lab.entries() == [], "the history is about stories"
 
 
-# --- never over what is there -----------------------------------------------------------------------
+# --- existing files are never overwritten -----------------------------------------------------------
 
 
 def test_a_change_that_appears_meanwhile_is_left_alone(lab: PlanLab) -> None:
@@ -516,7 +516,7 @@ def test_killed_while_the_agent_works_nothing_is_kept_and_nobody_left(lab: PlanL
 
 
 def test_an_agent_that_outlived_all_is_ended_by_the_next_command(lab: PlanLab) -> None:
-    """Its command and what watched over it were killed at once."""
+    """Its command and its supervisor were killed at the same time."""
     lab.configure(workspace="here")
     lab.drafts(GOOD, hangs=True)
     running = start(lab, "--yes")
@@ -593,7 +593,7 @@ class Terminal:
         return self
 
     def wait_until_it_reads(self) -> Terminal:
-        """Python notices Ctrl-C before or while it reads the terminal. Between the two it notices nothing."""
+        """Python handles Ctrl-C before and during a read of the terminal, but not in the moment between."""
         place = Path(f"/proc/{self.process.pid}/syscall")
         assert wait_until(lambda: place.read_text().split()[1:2] == ["0x0"]), place.read_text()  # descriptor 0
         return self
@@ -694,13 +694,13 @@ def test_killed_at_any_system_call_there_is_nothing_or_the_whole_change(
             trace(lab, words, "-o", os.devnull, *injected(call.name, call.number, "signal=KILL"))
             check_all_or_nothing(lab, files, str(call))
             again = subprocess.run(words, cwd=lab.root, env=lab.env, capture_output=True, check=False)
-            is_there = any(word in again.stderr for word in (b" already", b"it is gone"))  # from where it was drafted
+            is_there = any(word in again.stderr for word in (b" already", b"it is gone"))  # from the draft's folder
             assert again.returncode == 0 or is_there, f"after {call}: {again.stderr!r}"
             assert {path: lab.read(path) for path in files} == files, str(call)
 
 
 def prepare_keeping(top: Path, files: dict[str, str]) -> PlanLab:
-    """A project, and a draft that somebody has agreed to."""
+    """A project, and a draft that its user has accepted."""
     for name in ("project", "tmp", "home", "draft"):
         shutil.rmtree(top / name, ignore_errors=True)
     lab = PlanLab(top)

@@ -1,4 +1,4 @@
-"""The plan is its user's to edit at any time: what they write during a run, or between two, is what is done."""
+"""The user may edit the plan at any time: the run follows edits made during it, or between two runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PLAN = "## 1. First\n\n- [ ] 1.1 Make one\n\n## 2. Second\n\n- [ ] 2.1 Make two\
 THIRD = "\n## 3. Third\n\n- [ ] 3.1 Make three\n"
 TASKS = "openspec/changes/add-login/tasks.md"
 MOVED = "## 1. New\n\n- [ ] 1.1 None\n\n## 2. First\n\n- [ ] 2.1 Make one\n\n## 3. Second\n\n- [ ] 3.1 Make two\n"
-WORK = [{"run": "date +%N > made-$$.txt"}, *DONE]  # something else each time
+WORK = [{"run": "date +%N > made-$$.txt"}, *DONE]  # different each time
 WORKSPACES = [pytest.param("box", marks=needs_box), "worktree", "here"]
 
 
@@ -32,7 +32,7 @@ def on_branch(lab: Lab, path: str = TASKS) -> str:
 
 
 def begin(lab: Lab, workspace: str = "worktree", plan: str = PLAN, iterations: int = 1) -> None:
-    """The first story is done, and the user is asked for nothing."""
+    """Completes the first story; the user has nothing to answer."""
     lab.repository(plan, workspace=workspace).play(default=WORK)
     lab.loop("--max-iterations", str(iterations))
     assert lab.checkpoints() == ["1"]
@@ -113,7 +113,7 @@ def test_a_story_that_is_inserted_moves_the_others_and_nothing_is_done_twice(lab
     [edit] = edited(lab)
     assert edit["renumbered"] == [["1", "2"], ["2", "3"]]
     assert "renumbered: stories 1 → 2, 2 → 3" in " ".join(lab.run("report").stdout.split())
-    # The work of the story that is the second now can still be taken back by its new number.
+    # The work of the story that is now the second can still be reverted by its new number.
     assert lab.run("reject", "2").exit_code == 0
     assert "- [ ] 2.1 Make one" in on_branch(lab)
 

@@ -1,4 +1,4 @@
-"""The loop is killed while it takes up an edited plan: the next run takes it up, once, and nothing is lost."""
+"""The loop is killed while it applies an edited plan: the next run applies it, once, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from patience import PATIENCE
 PLAN = "## 1. First\n\n- [ ] 1.1 Make one\n\n## 2. Second\n\n- [ ] 2.1 Make two\n"
 EDITED = "## 1. First\n\n- [ ] 1.1 Make one\n\n## 2. Reworded\n\n- [ ] 2.1 Make 2\n\n## 3. Third\n\n- [ ] 3.1 Make 3\n"
 TASKS = "openspec/changes/add-login/tasks.md"
-# A git that kills the loop, which called it, before or after the call of a number.
+# A git that kills the loop that called it, before or after the call with a given number.
 DEADLY = """#!/bin/bash
 if grep -qz "^run$" "/proc/$PPID/cmdline" && grep -q ralphtool "/proc/$PPID/cmdline"; then
   echo "$*" >> "$CALLS"

@@ -1,4 +1,4 @@
-"""The prompt: its order, its budget, and that nothing which others wrote can pass for ours."""
+"""The prompt: its order, its budget, and that no text of others can pass for ralphtool's own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ PLAIN = Material(change="add-login", story=story(), token=TOKEN, attempt=1, atte
 
 
 def full(text: str) -> dict[str, Any]:
-    """Everything that others may write, with one text in all places."""
+    """Every part that others may write, each with the same text."""
     return {
         "story": story(text, text, text),
         "proposal": text,
@@ -158,11 +158,11 @@ def test_what_is_remembered_stands_in_its_order_and_tells_where_it_comes_from() 
     assert "left out" not in prompt.text
 
 
-# --- nothing that others wrote passes for ours ------------------------------------------------------
+# --- no text of others passes for ralphtool's own ---------------------------------------------------
 
 
 def outside(text: str) -> list[str]:
-    """The lines that stand in no fence, as Markdown reads it."""
+    """The lines outside all fences, as Markdown reads them."""
     lines, fence = [], 0
     for line in re.split(r"\r\n|\r|\n", text):
         run = re.match(r" {0,3}(`{3,})([^`]*)$", line)
@@ -234,7 +234,7 @@ def test_nothing_breaks_out_of_its_fence(text: str, budget: int) -> None:
 
 
 def without_memory(lines: list[str]) -> str:
-    """Where the budget is small there is no room for what was learnt: its titles may be missing."""
+    """A small budget has no room for patterns and learnings: their titles may be missing."""
     text = "\n".join(filter(None, lines))
     return re.sub(r"(?m)^## (Patterns of this code base|Learnings from earlier iterations)\nfence\n", "", text)
 
@@ -275,7 +275,7 @@ def test_line_ends_of_windows_are_no_litter() -> None:
 
 # --- the budget -------------------------------------------------------------------------------------
 
-FIXED = len(made().text) + 3_000  # our own words: the sections, titles, notices
+FIXED = len(made().text) + 3_000  # ralphtool's own words: sections, titles, notices
 LONG = {
     "words": "word " * 100_000,
     "lines": "line\n" * 100_000,
@@ -355,7 +355,7 @@ def test_the_tasks_are_there_however_small_the_budget(what: str, budget: int) ->
         assert task in prompt
 
 
-# --- sections of the user's own ---------------------------------------------------------------------
+# --- the user's own sections ------------------------------------------------------------------------
 
 
 def own(folder: Path, **sections: str | bytes) -> Prompt:
@@ -393,7 +393,7 @@ def test_a_finish_without_the_line_of_the_token_is_refused(tmp_path: Path, text:
 
 
 def test_a_token_before_the_words_of_others_is_refused(tmp_path: Path) -> None:
-    """The last line with a token has to be ours, so nothing of others may come after it."""
+    """The last line with a token must be ralphtool's, so no text of others may come after it."""
     with pytest.raises(InvalidValue, match="token"):
         own(tmp_path, task="# Task\n\ntoken: {{token}}\n\n{{story}}\n", finish="# Finish\n")
 

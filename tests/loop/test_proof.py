@@ -193,7 +193,7 @@ def test_without_gates_nothing_is_proven_and_the_exit_code_says_so(shop: Lab) ->
     assert result.exit_code == 1
     assert receipts(shop)[0]["state"] == "unproven"
     assert receipts(shop)[0]["why"] == "there is no gate"
-    assert shop.loop().exit_code == 1  # the next run says the same
+    assert shop.loop().exit_code == 1  # the next run reports the same
     shop.configure(tests=[], accept="unproven")
     assert shop.loop().exit_code == 0
 
@@ -241,7 +241,7 @@ def test_a_story_with_tests_costs_two_more(shop: Lab) -> None:
 
 
 def hang_at(lab: Lab, number: int) -> str:
-    """A gate that hangs in its nth run, while a file says so."""
+    """A gate that hangs in its nth run, while the file `hang` exists."""
     count = f"echo x >> {lab.tmp}/runs; [ $(wc -l < {lab.tmp}/runs) -ne {number} ] || [ ! -e {lab.tmp}/hang ]"
     return f"{{ {count}; }} || {{ touch {lab.tmp}/hangs; sleep 3600; }}; {GATE}"
 
@@ -257,11 +257,11 @@ def test_a_kill_while_a_story_is_proven_loses_no_work(shop: Lab, number: int) ->
     process.kill()
     process.wait()
     (shop.tmp / "hang").unlink()
-    shop.play(default=[{"tick": "all"}, {"complete": True}])  # what it did is there already
+    shop.play(default=[{"tick": "all"}, {"complete": True}])  # its work is already there
     assert state_of(shop) == "proven"
     assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
     assert [status for _, status in shop.endings()] == ["completed"]
-    assert {**shop.users_state(), "files": None} == before  # but for what the tests leave in their caches
+    assert {**shop.users_state(), "files": None} == before  # except for the caches of the tests
     assert shop.git("for-each-ref", "refs/ralph/proving") == ""
 
 

@@ -1,4 +1,4 @@
-"""Proof where files, programs and disks are not as they should be."""
+"""Proof with faulty files, programs and disks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def shop(lab: Lab) -> Lab:
 
 
 def test_a_test_that_fails_now_and_then_accuses_nobody(shop: Lab) -> None:
-    """The first run of the tests as they were fails, the second passes: both are told."""
+    """The first replay fails, the second passes: both are reported."""
     once = f"import os\n\n\ndef test_flaky():\n    assert len(open('{shop.tmp}/runs').read()) != 3\n"
     shop.write("tests/test_flaky.py", once)
     shop.git("add", "--all")
@@ -44,7 +44,7 @@ def test_a_story_of_one_kind_of_file(shop: Lab, files: dict[str, str], state: st
 
 
 def test_links_modes_and_binary_files_are_brought_back_as_they_were(shop: Lab) -> None:
-    """The tests as they were see the picture, the link and the executable of the checkpoint; the work keeps its own."""
+    """Replayed tests see the picture, the link and the executable of the checkpoint; the work keeps its own."""
     check = (
         "import os\n\n\ndef test_files():\n"
         "    assert open('tests/__snapshots__/a.png', 'rb').read() == b'\\x89PNG\\0old'\n"
@@ -117,7 +117,7 @@ exec {git} "$@"
 
 @pytest.mark.parametrize("by_git", [True, False], ids=["trees of git", "files"])
 def test_a_disk_that_is_full_during_replay_loses_no_work(shop: Lab, by_git: bool) -> None:
-    if by_git:  # which has to write files then, as line ends may differ
+    if by_git:  # git must write the files then, since line endings may differ
         shop.write(".gitattributes", "* text=auto\n")
         shop.git("add", ".gitattributes")
         shop.git("commit", "--quiet", "--message=attributes")
@@ -132,14 +132,14 @@ def test_a_disk_that_is_full_during_replay_loses_no_work(shop: Lab, by_git: bool
     assert result.exit_code != 0
     assert "No space left on device" in shop.events(result)[-1]["reason"]
     flag.unlink()
-    shop.play(default=[{"tick": "all"}, {"complete": True}])  # what it did is there already
+    shop.play(default=[{"tick": "all"}, {"complete": True}])  # its work is already there
     assert state_of(shop) == "proven"
     assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
 
 
 @pytest.mark.parametrize("works", [True, False], ids=["and it works", "and it fails"])
 def test_what_an_attempt_installed_is_made_anew_by_setup(shop: Lab, works: bool) -> None:
-    """A package that is there by hand only is gone then; where nothing can be made, the story is held at most."""
+    """A package that was only added by hand is gone then; if setup fails, the story is held at most."""
     shop.write(".gitignore", "__pycache__/\nnode_modules/\n")
     shop.git("commit", "--quiet", "--all", "--message=ignore")
     make = "mkdir node_modules; cp package.json node_modules/made"
@@ -154,7 +154,7 @@ def test_what_an_attempt_installed_is_made_anew_by_setup(shop: Lab, works: bool)
 
 
 def test_what_one_attempt_left_ignored_does_not_help_the_next(shop: Lab) -> None:
-    """A program in the place of pytest, which git ignores, is planted with honest work, and used by the next story."""
+    """A fake pytest that git ignores is planted along with honest work, and the next story uses it."""
     shop.openspec("## 1. Discount\n\n- [ ] 1.1 Add it\n\n## 2. Break it\n\n- [ ] 2.1 Break it\n")
     shop.git("commit", "--quiet", "--all", "--message=two stories")
     shop.configure(tests=[GATE], accept="held")

@@ -1,4 +1,4 @@
-"""What comes of work that is merged with that of others: a table."""
+"""The next step for work that was merged with other work: a table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes after an attempt that did not complete, seen from outside: files, branch, history, prompts."""
+"""What happens after an attempt that did not complete, seen from outside: files, branch, history, prompts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def prompt(lab: Lab, entry: str) -> str:
 
 
 def known(lab: Lab, entry: str) -> str:
-    """What stands under "What we know"."""
+    """The text below "What we know"."""
     return prompt(lab, entry).partition("# What we know\n")[2].partition("\n# How it is verified")[0]
 
 
@@ -64,7 +64,7 @@ def attempts(lab: Lab) -> list[str]:
 
 @pytest.fixture(scope="module")
 def asked(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """Story 1 lacks a key that is really not there; story 2 needs nothing."""
+    """Story 1 needs a key that is really missing; story 2 needs nothing."""
     lab = Lab(tmp_path_factory.mktemp("asked")).repository()
     steps = [{"write": "half.txt", "text": "half"}, {"tick": "1.1"}, {"blocked": "STRIPE_API_KEY is not set"}]
     lab.play(turn("1", steps), default=DONE)
@@ -157,7 +157,7 @@ def test_an_answer_is_taken_up_with_fresh_attempts(tmp_path: Path) -> None:
 
 
 def test_three_attempts_then_a_human(lab: Lab) -> None:
-    """A part is kept, ticks included, and built upon; what fails goes back to it; the third time somebody is asked."""
+    """A part is kept with its ticks, and built upon; a failure goes back to it; the third time a human is asked."""
     lab.repository(checks=["test ! -e bad"])
     untouched = f"test -e a && test ! -e bad && grep -q 'x. 1.1' {TASKS} && ! grep -q 'x. 1.2' {TASKS}"
     lab.play(
@@ -188,7 +188,7 @@ def test_three_attempts_then_a_human(lab: Lab) -> None:
 
 
 def test_the_next_prompt_tells_what_the_next_attempt_begins_with(lab: Lab) -> None:
-    """What a failed attempt ticked, or did to the spec, is taken back before anybody reads it again."""
+    """The ticks and spec edits of a failed attempt are reverted before the spec is read again."""
     lab.repository(ONE, checks=["test ! -e bad"])
     lab.play(
         turn("1", [{"tick": "1.1"}, {"write": "bad", "text": ""}, {"complete": True}], attempt=1),
@@ -319,7 +319,7 @@ def test_a_chunk_that_does_another_task_uses_up_an_attempt(lab: Lab) -> None:
 
 
 def test_ticks_that_are_taken_back_count_as_open(lab: Lab) -> None:
-    """The clock ran out over three tasks; that they were ticked does not make the story small."""
+    """Time ran out over three tasks; ticking them does not make the story small."""
     lab.repository(ONE, checks=["test ! -e bad"], timeout="10s", max_iterations=1)
     lab.play(default=[{"write": "bad", "text": ""}, {"tick": "all"}, {"hang": True}])
     lab.loop()
@@ -502,14 +502,14 @@ def test_what_was_red_before_does_not_count_test_by_test(lab: Lab) -> None:
         turn("1", [{"write": "code_under_test.py", "text": "value = 2\n"}, *DONE], attempt=1),
         turn("1", DONE, attempt=2),
     )
-    assert lab.loop().exit_code == 1  # it is red still, and that is said
+    assert lab.loop().exit_code == 1  # it is still red, and that is reported
     assert [status for _, status in lab.endings()] == ["failed", "completed"]
     [reason] = told(lab, "verdict", "reasons")[0]
     assert "test_new" in reason
     assert "test_old" not in reason
 
 
-# --- nobody's fault ---------------------------------------------------------------------------------
+# --- transient endings ------------------------------------------------------------------------------
 
 
 def test_a_rate_limit_charges_nothing(lab: Lab) -> None:
@@ -566,7 +566,7 @@ def test_the_next_agent_takes_over(lab: Lab) -> None:
 
 
 def test_an_agent_whose_limit_is_over_takes_over_again(lab: Lab, tmp_path: Path) -> None:
-    """Nobody waits an hour for the second agent while the first one could work."""
+    """The run does not wait an hour for the second agent while the first one can work."""
     info = tmp_path / "twin/twin-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: twin\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""What reviewers found in the loop: work that is cut off, limits, secrets, and agents that take liberties."""
+"""Faults that reviewers found in the loop: interrupted work, limits, secrets, and agents that take liberties."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ BLOCKED: Steps = [{"blocked": "nobody told me the colour of the button"}]
 CUT_OFF = "was interrupted from outside"
 SECRET = "hunter2hunter2x"
 
-# A scripted agent whose further arguments say in what it differs.
+# A scripted agent with extra arguments that say how it differs.
 ODD = """
 import os, time
 from ralphtool.agents import End, Message, Quota, Tool, Traits, Usage
@@ -92,7 +92,7 @@ class OddLines(ScriptedReader):
 
 @pytest.fixture
 def odd(lab: Lab, tmp_path: Path) -> Callable[..., None]:
-    """Makes the agent `odd` known, and describes it in the configuration."""
+    """Registers the agent `odd`; returns a function that configures it."""
     info = tmp_path / "odd/odd-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
@@ -133,7 +133,7 @@ def row(lab: Lab) -> dict[str, Any]:
 
 
 def prompts(lab: Lab) -> list[str]:
-    """All that agents were asked, in order."""
+    """All prompts, in order."""
     found = sorted(lab.root.glob(".ralph/runs/*/*/prompt.md"), key=lambda path: path.stat().st_mtime_ns)
     return [path.read_text() for path in found]
 
@@ -150,7 +150,7 @@ def needs(condition: str) -> dict[str, Any]:
     return {"run": condition, "must": True}
 
 
-# --- what was cut off is taken up -------------------------------------------------------------------
+# --- interrupted work is resumed --------------------------------------------------------------------
 
 
 def test_what_was_cut_off_is_taken_up_also_after_others_came_no_further(lab: Lab) -> None:
@@ -229,7 +229,7 @@ BREAKS: Steps = [{"write": "1.txt", "text": "broken"}, {"tick": "all"}, {"run": 
 
 @pytest.fixture
 def tried(lab: Lab, request: pytest.FixtureRequest) -> Lab:
-    """A project without git, after an iteration that broke something, ticked all, and then came to no end."""
+    """A project without git, after an iteration that broke something, ticked everything, and did not finish."""
     lab.openspec(ONE)
     lab.configure(tests=["! grep -q broken 1.txt"], max_iterations=1)
     lab.play(default=[*BREAKS, LIMITED if request.param == "limited" else HANG])
@@ -326,7 +326,7 @@ def test_of_two_quotas_the_later_one_is_waited_for(lab: Lab, odd: Callable[..., 
 
 
 class CutsOff:
-    """Where every iteration ends as if somebody had stopped it."""
+    """An executor whose iterations all end as if they had been stopped."""
 
     times = 0
 
@@ -364,12 +364,12 @@ def test_an_interruption_by_nobody_is_not_tried_again_at_once(lab: Lab, monkeypa
     assert result.stories[0].attempts == 0
 
 
-# --- who looks into a blocker -----------------------------------------------------------------------
+# --- checking a blocker -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def looking(lab: Lab, odd: Callable[..., None]) -> Callable[..., None]:
-    """A lab whose agent is blocked, and whoever looks into that plays the given steps."""
+    """A lab whose agent is blocked; the agent that checks the blocker plays the given steps."""
     script = lab.script.with_name("look.json")
 
     def describe(*steps: dict[str, Any]) -> None:
@@ -383,7 +383,7 @@ def looking(lab: Lab, odd: Callable[..., None]) -> Callable[..., None]:
 
 
 def kill_with_its_supervisor(process: subprocess.Popen[bytes]) -> None:
-    """As a machine that runs out of memory may do it: both at once, so that neither cleans up behind the other."""
+    """As a machine that runs out of memory may do: both at once, so that neither cleans up after the other."""
     process.send_signal(signal.SIGSTOP)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
         if b"supervisor" in Path(f"/proc/{child}/cmdline").read_bytes():
@@ -392,7 +392,7 @@ def kill_with_its_supervisor(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_what_whoever_looked_left_behind_is_ended_after_a_kill(lab: Lab, looking: Callable[..., None]) -> None:
-    # A group of its own, and nobody's child any more.
+    # An orphan in its own process group.
     looking({"run": "setsid sh -c 'echo $$ > $HOME/group; sleep 4321; :' < /dev/null > /dev/null 2>&1 &"},
             {"run": "until test -s $HOME/group; do sleep 0.05; done; touch $HOME/up"}, HANG)  # fmt: skip
     process = lab.start()
@@ -474,18 +474,18 @@ def test_the_command_on_the_path_is_ours_for_everybody(lab: Lab, planted: str) -
     assert (lab.home / "is").read_text().rstrip().endswith("ralphtool")
 
 
-# --- copies of our own files ------------------------------------------------------------------------
+# --- copies of ralphtool's own files ----------------------------------------------------------------
 
 
 def test_half_a_copy_is_never_put_back(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that is killed while it copies our files leaves what the next one must not believe."""
+    """A run that is killed while it copies ralphtool's files leaves a copy that the next one must not trust."""
     monkeypatch.setenv("TMPDIR", str(lab.tmp))
     lab.write(".ralph/progress.json", "the first version")
     root, kept = str(lab.root), lab.tmp / "ralph/kept-run-1"
     state = {"session_id": "run-1"}
     ProtectedState(root, "add-login", "run-1").remember(state)
     lab.write(".ralph/progress.json", "the second, which an entry has made longer")
-    (kept / "copy-of-progress.json").write_text("")  # as far as the copying had come
+    (kept / "copy-of-progress.json").write_text("")  # an incomplete copy
     assert ProtectedState(root, "add-login", "run-1").recover() == []
     assert lab.read(".ralph/progress.json") == "the second, which an entry has made longer"
 
@@ -509,7 +509,7 @@ def test_a_copy_is_whole_or_the_one_before(lab: Lab, monkeypatch: pytest.MonkeyP
 
 
 def test_a_ctrl_c_of_the_terminal_does_not_reach_our_git(lab: Lab) -> None:
-    """A terminal sends it to all of its foreground group: git would be cut off while it gives the files back."""
+    """A terminal sends it to its whole foreground group: git would be interrupted while it restores the files."""
     lab.repository(ONE)
     repository = Repository.find(str(lab.root))
     assert repository is not None

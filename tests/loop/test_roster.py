@@ -1,4 +1,4 @@
-"""Whose turn it is, when agents meet their limits: the order, the waiting, and the reserve."""
+"""Which agent is next when agents reach their limits: the order, the waiting, and the reserve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW = 1_800_000_000.0
 
 
 class Clock:
-    """Stands in for the module `time`, so that nobody has to wait."""
+    """Stands in for the module `time`, so that no test has to wait."""
 
     def __init__(self) -> None:
         self.now = NOW
@@ -63,7 +63,7 @@ def test_if_all_rest_the_one_that_is_free_soonest_is_waited_for(clock: Clock) ->
 
 
 def waits(roster: Roster, clock: Clock, times: int, reset_in: float | None = None) -> list[float]:
-    """How long an agent rests that can't work, each time that it is its turn again."""
+    """How long an unavailable agent rests, each time its turn comes again."""
     found = []
     for _ in range(times):
         roster.mark_unavailable(0, "limited", None if reset_in is None else clock.now + reset_in)
@@ -117,7 +117,7 @@ def test_a_time_counts_if_it_can_be_one(clock: Clock, told: float | None, second
 
 
 def test_a_time_is_believed_twice_in_a_row(clock: Clock) -> None:
-    """Whoever says again and again that it takes a few seconds does not know."""
+    """An agent that says again and again that it takes a few seconds does not know."""
     roster = Roster(["a"])
     assert waits(roster, clock, 4, reset_in=5.0) == [5, 5, 120, 240]
     roster.mark_available(0)

@@ -26,7 +26,7 @@ RED = LastCheck(ok=False, runs=(ProofRun(kind="gates", command="pytest -q", ok=F
 
 
 class GivenChange(Change):
-    """A change whose stories, checkpoints and receipts are given. Of the stories in `open_ones` none is done."""
+    """A change whose stories, checkpoints and receipts are given. Those in `open_ones` are not done."""
 
     def __init__(self, root: Path, receipts: dict[str, Receipt | None], open_ones: tuple[str, ...] = ()) -> None:
         self.commits = {id: id * 40 for id in receipts if id not in open_ones}
@@ -116,9 +116,7 @@ def test_a_receipt_is_about_its_own_commit(tmp_path: Path) -> None:
         "5": claim("accepted", "fine", by="Ann"),
     }
     change = GivenChange(tmp_path, receipts)
-    change.commits = {
-        id: id * 40 for id in "123"
-    }  # of the others there is no checkpoint: they were ticked at the start
+    change.commits = {id: id * 40 for id in "123"}  # the others have no checkpoint: they were ticked at the start
     end = conclude(change)
     assert [row.proof for row in end.stories] == ["proven", "", "", "ticked", "accepted"]
     assert end.stories[4].proof_why == "fine"

@@ -1,4 +1,4 @@
-"""Stories side by side: what is done at once, what is merged, what goes back, and that every commit is green."""
+"""Stories side by side: what runs in parallel, what is merged, what is sent back, and that every commit is green."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_what_depends_on_another_waits_for_it(lab: Lab) -> None:
 
 
 def test_a_conflict_goes_back_to_the_agent_of_its_story(lab: Lab) -> None:
-    """Both write the same file; the second is shown both, and may put them together."""
+    """Both write the same file; the second agent is shown both versions, and may combine them."""
     solve = """\
 mkdir -p parts
 if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {story} > parts/same.txt; fi"""
@@ -113,7 +113,7 @@ if grep -qs '<<<<' parts/same.txt; then echo both > parts/same.txt; else echo {s
 
 
 def test_markers_that_are_left_fail_the_attempt(lab: Lab) -> None:
-    """Also in a file whose name is no text."""
+    """Also in a file whose name is not valid UTF-8."""
     careless = r"""mkdir -p parts; odd=$(printf 'parts/\377'); grep -qs '<<<<' parts/same.txt && exit
 echo {story} > parts/same.txt; echo {story} > $odd"""
     make(lab, TWO, side_by_side=2).play(default=[wait_for_all(lab, 2), {"run": careless}, *END])
@@ -223,7 +223,7 @@ def test_a_kill_loses_nothing(lab: Lab) -> None:
 
 @pytest.mark.parametrize("seed", range(50 if STORM else 16))
 def test_killed_at_random_moments_until_it_is_done(lab: Lab, seed: int) -> None:
-    """With a pair in conflict, and one that fails together with another."""
+    """With two stories in conflict, and two that fail together."""
     dice = random.Random(seed)
     look = """\
 mkdir -p parts
@@ -319,7 +319,7 @@ def test_without_a_box_they_are_worked_on_one_by_one(lab: Lab) -> None:
 
 
 def test_a_box_that_somebody_removes_is_made_anew(lab: Lab) -> None:
-    """While an agent works in it, and while nobody does."""
+    """While an agent works in it, and while it is idle."""
     place = meet(lab)
     wait = f"touch {place}/begun-{{story}}; while [ ! -e {place}/go ]; do sleep 0.05; done"
     make(lab, side_by_side=2).play(default=[{"run": wait}, *WRITES])
@@ -344,7 +344,7 @@ def test_an_agent_that_is_killed_has_failed_and_the_others_go_on(lab: Lab) -> No
 
 
 def test_a_rate_limit_begins_nothing_new_until_it_is_over(lab: Lab) -> None:
-    """All lanes meet it at once; from then on fewer of them work."""
+    """All lanes meet it at once; after that, fewer of them work."""
     limit = {"error": "rate-limit", "text": "too many requests", "reset_in": 5}
     make(lab).play(default=[wait_for_all(lab, 4), limit])
     run = lab.start()
@@ -390,7 +390,7 @@ def test_a_pause_lets_those_at_work_end(lab: Lab) -> None:
 
 
 def test_what_a_person_accepts_meanwhile_is_committed_once(lab: Lab) -> None:
-    """Its agent is ended, and what it had done does not count."""
+    """Its agent is stopped, and the work of that agent does not count."""
     make(lab, TWO, attempts=3).play(
         {"story": "1", "attempt": 1, "steps": [part("half"), {"say": "I can not go on"}]},
         {"story": "1", "attempt": 2, "steps": [{"run": f"touch {meet(lab)}/second; sleep 3616"}]},
@@ -405,7 +405,7 @@ def test_what_a_person_accepts_meanwhile_is_committed_once(lab: Lab) -> None:
 
 
 def test_what_the_user_commits_while_a_story_is_proven_is_proven_with_it(lab: Lab) -> None:
-    """No merge that nobody has tested: the story's commit is upon the user's, and has both."""
+    """No untested merge: the story's commit is on top of the user's, and has both."""
     make(lab, ONE, side_by_side=2).play(default=WRITES)
     wait = f"test -e parts/1.txt && touch {meet(lab)}/proving && while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done"
     hang = f"{{ {wait}; }}; {GATE}"
@@ -444,7 +444,7 @@ def test_a_finished_story_that_waits_is_not_done_again_after_a_stop(lab: Lab) ->
 
 
 def test_files_that_another_story_has_stopped_to_ignore_are_there_for_the_gates(lab: Lab) -> None:
-    """A box shows an ignored folder of the user's as a layer, which must not cover what is committed there now."""
+    """A box shows an ignored folder of the user as a layer, which must not hide files that are now committed there."""
     for path in (".gitignore", "build/old.txt"):
         lab.write(path, "build/\n")
     stops = [{"run": "echo > .gitignore; echo new > build/new.txt"}, *WRITES]
@@ -487,7 +487,7 @@ esac"""
 
 
 def list_steps(log: Path) -> list[Call]:
-    """What the deciding thread wrote from the first story in the queue on; its record is written at any time."""
+    """The deciding thread's writes since the first story was queued; not the record, which is written at any time."""
     lines = log.read_text(errors="replace").splitlines()
     first = next(number for number, line in enumerate(lines) if "events.jsonl" in line and "queued" in line)
     log.write_text("\n".join(f"1 {line}" for line in lines))
@@ -518,8 +518,8 @@ def test_killed_at_a_step_of_the_queue(tmp_path: Path, steps: list[Call], number
 
 # --- proofs at once ---------------------------------------------------------------------------------
 
-# The gates of stories meet others that run at the same time. Where `how` is "apart", there must be none; where it is
-# "pairs", those of story 2 and 3 meet, and want both or none.
+# Gates that wait for others running at the same time. If `how` is "apart", there must be none; if it is "pairs", those
+# of stories 2 and 3 meet, and are green only with both parts or neither.
 MEETING = """\
 import pathlib, sys, time, uuid
 place, wanted, how = pathlib.Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -561,7 +561,7 @@ def test_gates_run_on_what_comes_next_meanwhile(lab: Lab, count: int) -> None:
 
 
 def test_one_that_is_in_conflict_holds_up_nobody_behind_it(lab: Lab) -> None:
-    """The gates of the first meet those of the third, though the second waits before it."""
+    """The gates of the first story run at the same time as those of the third, though the second is between them."""
     place, same = meet(lab), {"run": "mkdir -p parts; echo {story} > parts/same.txt"}
     second = [wait_for_all(lab, 3), {"run": f"while [ ! -e {place}/parts-same ]; do sleep 0.05; done"}, same]
     third = [wait_for_all(lab, 3), {"run": f"while [ ! -e {place}/second ]; do sleep 0.05; done"}, *WRITES]
@@ -584,7 +584,7 @@ def test_one_by_one_if_that_is_wanted(lab: Lab) -> None:
 
 
 def test_what_was_green_only_with_one_that_was_red_is_proven_again(lab: Lab) -> None:
-    """Two are red by themselves; the later one is green upon the other, which is never committed."""
+    """Two are red by themselves; the later one is green on top of the other, which is never committed."""
     wait = {"run": f"while [ ! -e {meet(lab)}/parts-1 ]; do sleep 0.05; done"}
     make_meeting(lab, f"{TWO}\n{THIRD}", 2, "pairs", attempts=1).play(
         {"story": "1", "steps": [wait_for_all(lab, 3), *WRITES]}, default=[wait_for_all(lab, 3), wait, *WRITES]
@@ -611,7 +611,7 @@ def test_agents_and_gates_know_the_number_of_their_box(lab: Lab) -> None:
 
 
 def test_agents_go_on_while_others_wait_to_be_merged(lab: Lab) -> None:
-    """Two lanes: the gates of the first story wait until a third one has begun."""
+    """Two lanes: the gates of the first story wait until a third one has started."""
     begun = f"while [ $(ls {meet(lab)} | grep -c begun-) -lt 3 ]; do sleep 0.05; done; test -d parts || true"
     make(lab, f"{TWO}\n{THIRD}", side_by_side=2)
     lab.write(
@@ -682,7 +682,7 @@ def test_a_story_that_is_skipped_while_it_waits_to_be_merged(lab: Lab) -> None:
 
 
 def test_what_depends_on_work_that_is_taken_back_is_not_committed_before_it(lab: Lab) -> None:
-    """A person rejects the first while the second, which needs it, is worked on."""
+    """A person rejects the first story during the work on the second, which depends on it."""
     tasks = "## 1. First\n\n- [ ] 1.1 Write it\n\n## 2. Second (depends on 1)\n\n- [ ] 2.1 Write it\n"
     place = meet(lab)
     again = f"if [ -e {place}/once ]; then touch {place}/again; while [ ! -e {place}/one ]; do sleep 0.05; done; fi"
@@ -705,7 +705,7 @@ def test_what_depends_on_work_that_is_taken_back_is_not_committed_before_it(lab:
 
 
 def test_a_conflict_that_comes_up_again_and_again_is_a_question(lab: Lab) -> None:
-    """Somebody else changes the same lines each time that the agent is at it."""
+    """Another person changes the same lines each time the agent works on them."""
     write = 'mkdir -p parts; echo "mine $(cat /proc/sys/kernel/random/uuid)" > parts/same.txt'
     wait = f"touch {meet(lab)}/begun; while [ ! -e {meet(lab)}/go ]; do sleep 0.05; done; rm {meet(lab)}/go"
     make(lab, ONE, side_by_side=2).play(default=[{"run": f"{write}; {wait}"}, *END])
@@ -741,7 +741,7 @@ def test_a_supervisor_that_is_killed_costs_its_own_lane_only(lab: Lab) -> None:
         one for one in psutil.Process(run.pid).children(recursive=True) if one.cmdline()[-2:] == ["sleep", "3618"]
     ]
     above = agent.parents()[: agent.parents().index(psutil.Process(run.pid))]
-    above[-1].kill()  # the one that the run itself has started
+    above[-1].kill()  # the process that the run itself started
     run.communicate(timeout=PATIENCE)
     assert run.returncode == 0
     assert sorted(list_stories(lab)) == ["1", "2"]
@@ -775,7 +775,7 @@ def test_a_disk_that_one_of_them_fills_costs_no_work(lab: Lab) -> None:
 
 
 def commit_to_branch(lab: Lab, files: dict[str, str], parent: str = "ralph/add-login") -> str:
-    """What a user commits to the branch, from anywhere."""
+    """Commits to the branch as a user may do, from anywhere."""
     env = {**lab.env, "GIT_INDEX_FILE": str(lab.root.parent / "index")}
 
     def git(*words: str, text: str = "") -> str:
@@ -792,7 +792,7 @@ def commit_to_branch(lab: Lab, files: dict[str, str], parent: str = "ralph/add-l
 
 
 def test_what_is_proven_is_what_is_there(lab: Lab) -> None:
-    """The user commits something that the story needs, and takes it back while it is proven with it."""
+    """The user commits a file that the story needs, and removes that commit while the story is being proven."""
     place = meet(lab)
     work = f"touch {place}/begun; while [ ! -e {place}/go ]; do sleep 0.05; done"
     make(lab, ONE, side_by_side=2, attempts=1).play(default=[{"run": work}, *WRITES])
@@ -812,7 +812,7 @@ def test_what_is_proven_is_what_is_there(lab: Lab) -> None:
 
 
 def test_a_story_that_is_stopped_while_it_waits_keeps_its_own_work_only(lab: Lab) -> None:
-    """Its box shows that of the first one too: the gates run on both."""
+    """Its box also has the work of the first one: the gates run on both."""
     place = meet(lab)
     first = [part("slow"), *END]
     second = [{"run": f"while [ ! -e {place}/first ]; do sleep 0.05; done"}, *WRITES]

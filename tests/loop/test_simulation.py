@@ -1,4 +1,4 @@
-"""The simulation behind docs/scale.md: where its answer is known, that is the answer."""
+"""The simulation behind docs/scale.md, in cases whose results are known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_no_story_is_lost_or_done_twice(queue: dict[str, Any]) -> None:
     endings = [story.ending or "held up" for story in done.stories]
     for story, ending in zip(done.stories, endings, strict=True):
         held_up = any(endings[one] != "done" for one in story.depends_on)
-        assert (ending == "held up") == held_up  # by one that needs an answer
+        assert (ending == "held up") == held_up  # by a story that needs an answer
     assert endings.count("done") == len({*done.forest.list_between("root", done.tip)}) > 60
     assert done.machines.taken == done.remote.taken == 0
     assert not done.jobs
@@ -58,7 +58,7 @@ def test_one_worker_takes_the_sum_of_the_times() -> None:
 
 
 def test_steps_of_the_loop_are_taken_one_after_the_other() -> None:
-    """With agents that take no time, nothing but the loop's thread is waited for."""
+    """If agents take no time, only the loop's thread is waited for."""
     free = {**FREE, "begin": 2.0, "settle": 3.0}
     done = simulate(Case(stories=20, workers=50, agent=0.0, gates=0.0, **SMOOTH, **free))
     assert done.clock.now == pytest.approx(20 * (2 + 3))
@@ -79,7 +79,7 @@ def test_one_by_one_the_gates_are_the_limit() -> None:
 
 
 def test_looking_ahead_saves_gates_and_not_the_rest_of_the_proof() -> None:
-    """That is as the real queue does it, and what docs/scale.md rests on."""
+    """The real queue does the same, and docs/scale.md relies on it."""
     case = Case(stories=30, workers=30, speculate=30, agent=10.0, gates=5.0, tests_touched=1.0, **SMOOTH, **FREE)
     assert simulate(case).clock.now == pytest.approx(10 + 3 * 5 + 29 * 2 * 5)
 

@@ -1,4 +1,4 @@
-"""Runs over specs that lie in other places, or have other shapes, than the usual change of OpenSpec."""
+"""Runs over specs in other places, or of other shapes, than the usual OpenSpec change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whole runs over changes that live in an issue tracker: what is copied, what is told there, and when."""
+"""Whole runs over changes that live in an issue tracker: what is copied, what is published there, and when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person tells an agent reaches the next attempt, or they are told that none will read it."""
+"""Guidance from a person reaches the next attempt, or a notice says that no attempt will read it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_what_was_read_or_taken_back_is_not_mentioned(after: str, left: list[str
 
 
 def told_during(lab: Lab, steps: list[dict[str, Any]], *words: str, **config: Any) -> list[str]:
-    """Says something while the agent is at work on story 1; the notices of the run."""
+    """Sends guidance while the agent works on story 1; returns the notices about it."""
     lab.repository(config.pop("tasks", ONE), **config)
     held = {"run": f"touch {lab.tmp}/began; while [ ! -e {lab.tmp}/go ]; do sleep 0.05; done"}
     lab.play({"story": "1", "attempt": 1, "steps": [held, *steps]}, default=DONE)

@@ -1,4 +1,4 @@
-"""Where a run works: chosen by trying, remembered, and said."""
+"""Where a run works: chosen by trial, remembered, and reported."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def offer(monkeypatch: pytest.MonkeyPatch, found: Tools | NoBox) -> None:
 def try_all(
     repository: Repository, settings: Settings, troubles: dict[str, Trouble]
 ) -> list[tuple[str, tuple[str, ...]]]:
-    """The kinds that are tried when the gates have such troubles there."""
+    """The kinds that are tried if the gates have these troubles there."""
     known, tried = find(repository, settings), []
     for choice in list_choices(settings, repository, known):
         tried.append((choice.kind, choice.help))
@@ -149,7 +149,7 @@ def test_a_damaged_note_is_none(repository: Repository, monkeypatch: pytest.Monk
 
 
 def make_editable(lab: Lab, workspace: str) -> Lab:
-    """A project whose tests import the code of the user's own folder, as an editable install makes them."""
+    """A project whose tests import the code of the user's own folder, as with an editable install."""
     lab.write("src/cart.py", CART)
     lab.write("tests/test_cart.py", TESTS)
     gate = f"PYTHONPATH={lab.root}/src python3 -m pytest -q -p no:cacheprovider"
@@ -204,7 +204,7 @@ def test_home():
 
 
 def make_needy(lab: Lab, test: str = NEEDS_HOME, **config: Any) -> Lab:
-    """A shop with a test that needs a file of the user's home."""
+    """A shop with a test that needs a file in the user's home."""
     lab.write("tests/test_home.py", test)
     make_shop(lab).configure(tests=["python3 -m pytest -q -p no:cacheprovider"], attempts=1, **config)
     (lab.home / ".tool").mkdir()
@@ -276,7 +276,7 @@ def test_git_knows_the_user_in_a_box(lab: Lab) -> None:
     assert list_places(lab) == ["box"], json.dumps(list_notices(lab))
 
 
-# --- gates that see nothing ---------------------------------------------------------------------------
+# --- blind gates --------------------------------------------------------------------------------------
 
 
 def make_script(lab: Lab, *gates: str) -> Lab:

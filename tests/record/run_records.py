@@ -1,4 +1,4 @@
-"""Records of runs that tests write line by line, and a terminal to look at them."""
+"""Records of runs that tests write line by line, and a terminal to view them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOON = "2026-03-01T12:00:00.000000Z"
 
 
 def moment(seconds: float = 0) -> str:
-    """So many seconds from now."""
+    """The time in so many seconds."""
     found = datetime.now(UTC) + timedelta(seconds=seconds)
     return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond:06}Z"
 
@@ -61,7 +61,7 @@ def put(root: Path, id: str, *events: Event | bytes) -> Path:
 
 
 class Terminal:
-    """The command in a terminal of the system."""
+    """The command in a real terminal."""
 
     def __init__(self, ralph: Ralph, *arguments: str, columns: int = 80, rows: int = 24, **env: str) -> None:
         self._ours, theirs = pty.openpty()
@@ -79,7 +79,7 @@ class Terminal:
         self.seen = ""
 
     def shows(self, *words: str, seconds: float = PATIENCE) -> str:
-        """What was written, once these words were."""
+        """The output, once it contains these words."""
         end = time.monotonic() + seconds
         while not all(word in self.seen for word in words):
             assert time.monotonic() < end, f"{words} not in\n{self.seen}"
@@ -87,7 +87,7 @@ class Terminal:
         return self.seen
 
     def rest(self, seconds: float = PATIENCE) -> tuple[str, int]:
-        """All that was written until the end, and the exit code."""
+        """The whole output, and the exit code."""
         end = time.monotonic() + seconds
         while self._read(end):
             assert time.monotonic() < end, self.seen
@@ -97,7 +97,7 @@ class Terminal:
         ready, _, _ = select.select([self._ours], [], [], max(0.0, end - time.monotonic()))
         try:
             block = os.read(self._ours, 65536) if ready else b""
-        except OSError:  # the system's word for the end of a terminal
+        except OSError:  # how the system reports the end of a terminal
             return False
         self.seen += block.decode("utf-8", "replace")
         return True

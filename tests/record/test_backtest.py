@@ -1,4 +1,4 @@
-"""What other limits would have changed: as tables, and against what real runs with those limits do."""
+"""What other limits would have changed: as tables, and compared with real runs that have those limits."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Record:
 
 
 def tried(**limits: float) -> Record:
-    """Story 1 completes at its third attempt, story 2, which waits for it, at once, and story 3 never."""
+    """Story 1 completes at its third attempt; story 2, which depends on it, at its first; story 3 never."""
     stories = ({"id": "1"}, {"id": "2", "depends_on": ["1"]}, {"id": "3"})
     record = Record("r1", stories, **limits)
     record.step("1-1", "failed", 1).step("1-2", "failed", 2).step("1-3", "completed", 3).step("2-1", "completed")
@@ -128,7 +128,7 @@ FROM_2 = ["2-1", "3-1", "3-2", "3-3"]
                 ("story_tokens", "3-3", "manual", "not begun", ["3-3"], []),
             ],
         ),
-        # What is saved by fewer attempts leaves room for others: only 3-2 would be too much.
+        # Fewer attempts leave room for others: only 3-2 would be too much.
         (
             {"attempts": 2, "max_iterations": 3},
             [
@@ -249,7 +249,7 @@ def test_the_clock_would_not_have_ended_it() -> None:
     assert only(backtest.backtest([record.read()], {"timeout": 0})).more is None
 
 
-# --- can the record be trusted? ---------------------------------------------------------------------
+# --- whether the record can be trusted --------------------------------------------------------------
 
 
 def test_what_another_version_decided_is_compared_with_nothing() -> None:
@@ -294,7 +294,7 @@ def test_a_damaged_record_is_read_as_far_as_it_goes() -> None:
     done = backtest.backtest([found], {"attempts": 2})
     assert [one.left_out for one in done.differences] == [["1-3", "2-1"], ["3-3"]]
     assert [one.saved.cost for one in done.differences] == [2, 1]
-    assert done.check.decisions == 6  # 3-3 was judged, and its decision is cut off
+    assert done.check.decisions == 6  # 3-3 was judged, but its decision is cut off
     assert steps.read_run(lines[1:]) is None
 
 

@@ -1,4 +1,4 @@
-"""The types of the events: what is written, what is read back, and what anybody's bytes can do to a reader."""
+"""The types of the events: what is written, what is read back, and what arbitrary bytes can do to a reader."""
 
 from __future__ import annotations
 
@@ -128,12 +128,12 @@ def test_every_event_of_an_iteration_carries_its_number_and_its_story(lab: Lab) 
 
 def test_all_that_belongs_to_an_iteration_has_fields_for_that() -> None:
     fields = {str(kind.__struct_config__.tag): set(kind.__struct_fields__) for kind in KINDS}
-    named = OF_ITERATION | {"denied", "worker", "queued", "merging", "merged", "sent_back"}  # not of every run
+    named = OF_ITERATION | {"denied", "worker", "queued", "merging", "merged", "sent_back"}  # not in every run
     assert {tag for tag, names in fields.items() if "iteration" in names} == named
     assert all("story" in fields[tag] for tag in named)
 
 
-# --- records of other versions, and anybody's -------------------------------------------------------
+# --- records of other versions, and arbitrary ones --------------------------------------------------
 
 OLD: dict[bytes, events.Event] = {
     b'{"at":"x","type":"gate","when":"after","command":"make","ok":true}': events.Gate(

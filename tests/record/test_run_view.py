@@ -1,5 +1,5 @@
-"""What a run is after its events: a table of events and what they make of it, several iterations at once, records of
-earlier versions, what there is no room for; and that reading the middle of a record last makes no difference."""
+"""The state of a run after its events: a table of events and their effects, several iterations at once, records of
+earlier versions, more than there is room for; and that reading the middle of a record last makes no difference."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def word(text: str, iteration: int = 0) -> Agent:
     return Agent(event=agents.Message(text), iteration=iteration)
 
 
-# --- events and what they make of a run -------------------------------------------------------------
+# --- events and their effects on a run --------------------------------------------------------------
 
 Look = Callable[[RunView], object]
 
@@ -222,7 +222,7 @@ def test_an_iteration_knows_who_works_on_it_and_who_has() -> None:
 
 @pytest.mark.parametrize("event", [joined("build-9", 0, ""), joined("build-9", 7), joined("build-9", 2, "2")])
 def test_a_worker_that_has_something_else_takes_no_iteration(event: WorkerJoined) -> None:
-    """The last check, an iteration that is over, and one that never began."""
+    """The last check, an iteration that has ended, and one that never started."""
     view = fed(START, BEGUN, joined("build-7"), event)
     assert (view.attempts[0].worker, len(view.attempts)) == ("build-7", 1)
 
@@ -285,7 +285,7 @@ def test_events_without_an_iteration_belong_to_the_last_that_began() -> None:
     assert second.last_event is not None
 
 
-# --- what there is no room for ----------------------------------------------------------------------
+# --- more than there is room for --------------------------------------------------------------------
 
 
 def test_what_there_is_no_room_for_is_counted() -> None:
@@ -417,7 +417,7 @@ def test_stories_that_are_renumbered_keep_what_is_known_of_them() -> None:
     view.feed(START)
     first, second = list(view.stories.values())[:2]
     rows = [{"id": "9", "title": "New"}, {"id": "8", "title": first.title}, {"id": "7", "title": second.title}]
-    for moved in ([[first.id, "8"], [second.id, "7"]], [["8"], "x"]):  # the second is not as we write it
+    for moved in ([[first.id, "8"], [second.id, "7"]], [["8"], "x"]):  # ralphtool never writes the second one
         line = {"type": "plan_edited", "at": at(5), "text": "", "stories": rows, "renumbered": moved}
         event = events.decode(msgspec.json.encode(line))
         assert event is not None

@@ -1,4 +1,4 @@
-"""The runs of a project: which there are, how each ended, and whether one that looks alive is."""
+"""The runs of a project: which there are, how each ended, and whether one that looks alive is alive."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_newest_of_a_change(tmp_path: Path) -> None:
     assert runs.find_newest(str(tmp_path), "ad") is None
 
 
-# --- what a record tells ----------------------------------------------------------------------------
+# --- the contents of a record -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("result", ["done", "unfinished", "interrupted"])
@@ -212,7 +212,7 @@ def test_a_record_can_be_anything(tmp_path: Path, events: list[Event | bytes], s
 
 
 def test_only_the_process_that_wrote_it_makes_a_run_alive(tmp_path: Path) -> None:
-    """A later one may have the same number."""
+    """A later process may have the same id."""
     with subprocess.Popen([sys.executable, "-c", "open(0).read()"], stdin=subprocess.PIPE) as other:
         assert read(tmp_path, started(pid=other.pid, at=moment(60))).state == "running"
         assert read(tmp_path, started(pid=other.pid, at=moment(-3600))).state == "died"
@@ -222,7 +222,7 @@ def test_only_the_process_that_wrote_it_makes_a_run_alive(tmp_path: Path) -> Non
 
 
 def lock(root: Path, *, machine: str) -> None:
-    """The run holds its change, from a process of this number that is no more, on this machine or another."""
+    """The run locks its change, with an owner that no longer exists, on this machine or another."""
     owner = {"pid": 1, "start_time": "never", "machine": machine}
     about = {"change_name": "add-login", "session_id": ID, "session_file": f"/x/ralph/sessions/{ID}.json"}
     fields: Event = {**about, "acquired_at": NOON, "spec": None, "unlocked": False, "owner": owner, "inherits": []}
@@ -231,7 +231,7 @@ def lock(root: Path, *, machine: str) -> None:
 
 
 def grow_old(root: Path) -> runs.RunSummary:
-    """Its records were last written to two minutes ago."""
+    """As if its record had last been written two minutes ago."""
     then = time.time() - 120
     for path in (root / ".ralph/runs" / ID).iterdir():
         os.utime(path, (then, then))
@@ -268,7 +268,7 @@ def test_a_run_of_another_machine_that_rests_is_silent(tmp_path: Path, last: Eve
 
 
 def test_a_process_that_has_its_number_by_chance_makes_no_run_alive(tmp_path: Path) -> None:
-    """As the first one of a container has."""
+    """As with the first process of a container."""
     put(tmp_path, ID, started(pid=os.getpid(), at=moment()))
     assert runs.read_summary(str(tmp_path), ID).state == "running"
     assert grow_old(tmp_path).state == "died"

@@ -1,4 +1,4 @@
-"""`ralphtool list` says that a run has set uncommitted files aside, wherever in the repository the project is."""
+"""`ralphtool list` reports that a run has set uncommitted files aside, wherever in the repository the project is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ralphtool.workspace.git import Repository
 
 
 def note_aside(project: Path, change: str) -> None:
-    """What a run leaves behind that uses the tree around the project."""
+    """The note of a run that uses the tree around the project."""
     repository = Repository.find(str(project))
     assert repository is not None
     path = Path(layout.stash_note(repository.gitdir))

@@ -1,4 +1,4 @@
-"""Steering a run from another terminal: what is said is heard at once, lasts, and is taken up once."""
+"""Steering a run from another terminal: commands are read at once, persist, and are applied once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BLOCKED = [{"blocked": "the variable SHOP_KEY is missing"}]
 
 
 def held(lab: Lab) -> list[dict[str, Any]]:
-    """Steps of an agent that is at work until the file `go` is there."""
+    """Steps of an agent that works until the file `go` exists."""
     return [{"run": str(HELD[0]["run"]).replace("{top}", str(lab.tmp))}, *DONE]
 
 
@@ -42,7 +42,7 @@ def seen(lab: Lab, type: str) -> list[dict[str, Any]]:
 
 
 def prompts(lab: Lab) -> list[str]:
-    """In the order in which they were written: the names of runs tell that to the second only."""
+    """In the order in which they were written: the names of runs are only exact to the second."""
     found = sorted(lab.root.glob(".ralph/runs/*/*/prompt.md"), key=lambda path: path.stat().st_mtime_ns)
     return [path.read_text() for path in found]
 
@@ -54,7 +54,7 @@ def ended(process: subprocess.Popen[bytes]) -> int:
 
 @pytest.fixture
 def busy(lab: Lab) -> Any:
-    """A run whose first story is being worked on; all other turns are done at once."""
+    """A run whose agent works on the first story; all other turns are done at once."""
     lab.repository(THREE)
     lab.play({"story": "1", "attempt": 1, "steps": held(lab)}, default=DONE)
     process = lab.start()
@@ -148,7 +148,7 @@ def test_a_word_survives_the_death_of_the_run(busy: Any) -> None:
 
 
 def slow_gate(lab: Lab, then: str) -> str:
-    """A gate that waits while the file `go` is missing, and then does something else."""
+    """A gate that waits until the file `go` exists, and then does something else."""
     return f"sh -c 'touch {lab.tmp}/began; while [ ! -e {lab.tmp}/go ]; do sleep 0.05; done; {then}'"
 
 
@@ -272,7 +272,7 @@ def test_an_answer_waits_for_the_next_run(lab: Lab) -> None:
     lab.play({"story": "1", "attempt": 1, "steps": BLOCKED}, default=DONE)
     assert lab.loop().exit_code == 1
     lab.play(default=DONE)
-    lab.question().unlink()  # a `git clean` is no answer
+    lab.question().unlink()  # a `git clean` is not an answer
     told = lab.run("answer", "add-login-1", "-", stdin=b"Use the\nfake key.\n")
     assert "ralphtool run add-login" in told.stdout
     assert lab.run("questions", "--json").json["questions"][0]["answer"] == "Use the\nfake key."
@@ -353,7 +353,7 @@ def test_an_answer_to_a_story_that_is_gone_ends_no_run_in_circles(lab: Lab) -> N
     assert len(seen(lab, "waiting")) == 1, "of the first run"
 
 
-# --- what can't be said -----------------------------------------------------------------------------
+# --- commands that are refused ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_words_come_in_the_order_in_which_they_were_said_whatever_the_clock_says
     (tmp_path / ".ralph").mkdir()
     steering.send(str(tmp_path), "c", "pause")
     [first] = (tmp_path / ".ralph/steering/c").iterdir()
-    first.rename(first.with_name(f"9{first.name[1:]}"))  # said by a clock that was far ahead
+    first.rename(first.with_name(f"9{first.name[1:]}"))  # sent with a clock that was far ahead
     steering.send(str(tmp_path), "c", "resume")
     assert [one.action for one in steering.list_pending(str(tmp_path), "c")] == ["pause", "resume"]
     assert not steering.is_paused(str(tmp_path), "c")
@@ -483,11 +483,11 @@ def test_a_notification_that_fails_is_told_and_harms_nothing(lab: Lab, command: 
     assert any(said in one["text"] for one in seen(lab, "notice"))
 
 
-# --- killed while it is said ------------------------------------------------------------------------
+# --- killed while a command is sent -----------------------------------------------------------------
 
 
 class Spoken(Command):
-    """A command of a person's."""
+    """A person's command."""
 
     def start(self, ralph: Ralph, *before: str, **more: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -501,7 +501,7 @@ class Spoken(Command):
 
 
 def asked(ralph: Ralph) -> None:
-    """A change whose first story waits for a human."""
+    """A change whose first story needs an answer."""
     ralph.openspec(TWO)
     text = questions.render("add-login-1", {"What is missing": "a key"})
     question = {"name": "add-login-1.md", "text": text, "title": "First"}
@@ -510,7 +510,7 @@ def asked(ralph: Ralph) -> None:
 
 
 def killed(top: Path, judge: Any, *words: str) -> None:
-    """Kills a command when it enters each call that changes a file of ours, and lets the judge look."""
+    """Kills a command at each call that changes a file of ralphtool, and calls the judge."""
     trial = Trial.prepare(top, asked, Spoken(words))
     calls = trial.calls_on_files(CHANGING)
     assert len(calls) > 5

@@ -1,4 +1,4 @@
-"""What tests of boxes share."""
+"""Shared by the tests of boxes."""
 
 from __future__ import annotations
 

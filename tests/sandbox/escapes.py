@@ -1,4 +1,4 @@
-"""The ways out of a box that are tried: what an agent runs, and what must be so outside of the box afterwards."""
+"""Attempts to escape from a box: what an agent runs, and what must be true outside of the box afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     Check = Callable[[Stage, str], None]
 
 GIT = "/run/ralph/git"
-# A mount, by the kernel itself: the programs have rules of their own.
+# Mounts by system calls: the programs have rules of their own.
 MOUNT = """\
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -58,7 +58,7 @@ def python(text: str) -> str:
 
 
 def _leave_out(area: Any, stage: Stage) -> Any:
-    """Without the marks of other attempts: each answers for its own."""
+    """Without the marks of other attempts: each is checked for its own."""
     if not isinstance(area, dict):
         return area
     others = set(stage.said) - {stage.looked_at}
@@ -66,7 +66,7 @@ def _leave_out(area: Any, stage: Stage) -> Any:
 
 
 def keeps(*areas: str) -> Check:
-    """What was taken down before the run is the same after it."""
+    """The state outside is the same before and after the run."""
 
     def check(stage: Stage, said: str) -> None:
         for area in areas:
@@ -89,7 +89,7 @@ def lacks(*paths: str) -> Check:
 
 
 def hides(*words: str) -> Check:
-    """The agent did not get to see a word."""
+    """The agent did not see these words."""
 
     def check(stage: Stage, said: str) -> None:
         assert said, "the attempt was not made"
@@ -100,7 +100,7 @@ def hides(*words: str) -> Check:
 
 
 def is_alone(name: str) -> Check:
-    """No one came to a socket."""
+    """Nothing connected to a socket."""
 
     def check(stage: Stage, said: str) -> None:
         assert stage.listeners[name].visitors == 0, said
@@ -118,13 +118,13 @@ def ends(word: str) -> Check:
 
 
 def is_sound(stage: Stage, said: str) -> None:
-    """The repository is whole."""
+    """The repository is intact."""
     stage.git("fsck", "--full", "--no-dangling")
     assert stage.git("show", "main:code.py") == "x = 1\n", said
 
 
 def has_record(stage: Stage, said: str) -> None:
-    """The run's own record is whole, from its first event to its last."""
+    """The run's own record is complete, from its first event to its last."""
     for path in stage.project.glob(".ralph/runs/c-*/events.jsonl"):
         types = [json.loads(line)["type"] for line in path.read_text().splitlines()]
         assert (types[0], types[-1]) == ("run_started", "run_ended"), said
@@ -332,7 +332,7 @@ _ATTEMPTS_ON_THE_MACHINE = (
         'python3 -c "import socket, sys; socket.socket(1).connect(sys.argv[1])" "$DAEMON_SOCKET"',
         is_alone("daemon"),
     ),
-    # By their names: their values are kept out of the record anyway.
+    # By name: the values are kept out of the record anyway.
     Attempt("secret-variables", "env; echo tried", hides(*(f"\n{name}=" for name in VARIABLES))),
     Attempt(
         "login-beside-a-program",

@@ -1,4 +1,4 @@
-"""What an agent leaves behind for programs outside of its box: settings for git, links, files of any size."""
+"""Traps that an agent leaves for programs outside of its box: git settings, links, files of any size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sandbox.stage import Attempt
 if TYPE_CHECKING:
     from sandbox.stage import Stage
 
-# What is the loop's own, and what it reads and writes in the tree.
+# Files of the loop, and files in the tree that it reads and writes.
 ON_OURS = (
     Attempt(
         "settings",
@@ -77,7 +77,7 @@ ON_OURS = (
 
 # --- for the git commands of the loop ----------------------------------------------------------------
 
-# Each attempt has a file and a driver of its own: so they can follow one another.
+# Each attempt has its own file and driver, so they can share a run.
 _SETTINGS = (
     '[filter \\"$NAME\\"]\\nclean = touch $OUT/$NAME\\nsmudge = touch $OUT/$NAME\\n[core]\\nfsmonitor = touch '
     "$OUT/$NAME\\n"
@@ -116,7 +116,7 @@ PLANTED = (
         "$own/ralph",
         has_all(keeps("outside", "tree"), lacks("{base}/project/.git/worktrees/c/ralph/environments")),
     ),
-    # Git looks into a submodule where its commit is the one that is known.
+    # Git looks into a submodule if its commit is the recorded one.
     Attempt(
         "embedded-repository",
         "unset GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES; mkdir -p linked; cd linked; "
@@ -175,7 +175,7 @@ LARGE = (
 
 
 def _has_all_iterations(stage: Stage, said: str) -> None:
-    """The second one begins as the first: nothing is closed to it."""
+    """The second iteration starts like the first: nothing is closed to it."""
     assert said.count("tried") == 2, stage.output.decode("utf-8", "replace")
     keeps("tree", "settings", "refs")(stage, said)
     is_sound(stage, said)

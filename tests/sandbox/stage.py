@@ -1,4 +1,4 @@
-"""A project with everything around it that an agent would like to reach, and a run in which an agent tries to."""
+"""A project with everything around it that an agent might attack, and a run in which an agent tries to."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ WAYS_OUT = (
     "TMUX",
     "VSCODE_IPC_HOOK_CLI",
 )
-OTHERS = ("config.toml", "runs/old-run/events.jsonl", "standing/other.json")  # in .ralph, and not of this run
+OTHERS = ("config.toml", "runs/old-run/events.jsonl", "standing/other.json")  # in .ralph, but not of this run
 TOOL_FILES = ("tool/credentials.json", "tool/config.yml", "tool/bin/tool", "tool/bin/auth.json")  # one is on PATH
 HOME_FILES = (".ssh/id_rsa", ".ssh/authorized_keys", ".aws/credentials", ".netrc", ".config/gh/hosts.yml", ".bashrc")
 VARIABLES = {"AWS_SECRET_ACCESS_KEY": f"{SECRET}aws", "GITHUB_TOKEN": f"{SECRET}github"}
 
-# What the agent runs: each attempt in a shell of its own, and one line for each about what it said.
+# The agent's program: runs each attempt in a separate shell, and prints one line with its output.
 AGENT = """\
 import json, os, subprocess, sys
 place = json.load(open(sys.argv[1]))
@@ -62,15 +62,15 @@ def ensure_user(name: str) -> None:
 
 
 class Attempt(NamedTuple):
-    """One way out: a shell script for the box; a check of what it did outside."""
+    """One attempt to escape: a shell script for the box, and a check of its effects outside."""
 
     name: str
     script: str
-    check: Any  # of a stage, and of what the script printed
+    check: Any  # of a stage, and of the script's output
 
 
 class Listener:
-    """A socket that a daemon of the user's listens on; counts who comes."""
+    """A socket that a daemon of the user listens on; counts connections."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -96,12 +96,12 @@ class Listener:
 
 
 class Stage:
-    """The user's machine, as far as an agent may want to harm it. `user` is None where it is ourselves."""
+    """The parts of the user's machine that an agent might harm. `user` is None for the current user."""
 
     def __init__(self, user: str | None, iterations: int) -> None:
         self.iterations = iterations
         self.user = pwd.getpwnam(user) if user else pwd.getpwuid(os.geteuid())
-        # Not below /tmp: a box has one of its own, and what is written there would never harm anybody.
+        # Not below /tmp: a box has its own, so writing there could do no harm.
         self.base = Path(tempfile.mkdtemp(prefix="ralph-escapes-", dir="/var/lib" if os.geteuid() == 0 else "/var/tmp"))
         self.project, self.home, self.outside = (self.base / name for name in ("project", "home", "outside"))
         self.temporary, self.agent = Path(tempfile.mkdtemp(prefix="ralph-escapes-")), self.base / "agent"
@@ -119,7 +119,7 @@ class Stage:
     def _listen(self) -> dict[str, Listener]:
         run = "/run" if os.access("/run", os.W_OK) else str(self.temporary)
         places = {"ssh": f"{self.temporary}/agent.sock", "docker": f"{run}/docker-{self.token}.sock"}
-        # As those of daemons that keep theirs with their data.
+        # As of daemons that keep their socket with their data.
         places["daemon"] = f"{self.base}/daemon.sock"
         return {name: Listener(place) for name, place in {**places, "abstract": f"\0ralph-{self.token}"}.items()}
 
@@ -172,7 +172,7 @@ class Stage:
         write(self.project / "build/out.o", "built\n")
         write(self.project / ".env", "KEY=1\n")
 
-    # --- looking at it --------------------------------------------------------------------------
+    # --- inspecting it --------------------------------------------------------------------------
 
     def git(self, *arguments: str) -> str:
         command = ["git", "-C", str(self.project), *arguments]
@@ -180,7 +180,7 @@ class Stage:
         return str(done.stdout.decode())
 
     def take_down(self) -> dict[str, Any]:
-        """What has to be the same afterwards."""
+        """The state that must be the same afterwards."""
         common = self.project / ".git"
         return {
             "refs": [line for line in self.git("for-each-ref").split("\n") if "ralph/" not in line],
@@ -198,7 +198,7 @@ class Stage:
     # --- the run --------------------------------------------------------------------------------
 
     def play(self, attempts: Sequence[Attempt]) -> subprocess.CompletedProcess[bytes]:
-        """One run in which the agent makes all of these attempts, once in each iteration."""
+        """Starts a run in which the agent makes all of these attempts, once in each iteration."""
         write(
             self.agent / "place.json", json.dumps({"variables": self._variables(), "attempts": dict(_pairs(attempts))})
         )
@@ -282,7 +282,7 @@ def _pairs(attempts: Sequence[Attempt]) -> list[tuple[str, str]]:
 
 
 def become_user(user: pwd.struct_passwd, base: Path | str, shown: Sequence[Path]) -> list[str]:
-    """What comes before a command that another user is to run: they get to see our programs, wherever those are."""
+    """The prefix of a command that runs as another user, and shows them the needed programs, wherever those are."""
     needed = [os.path.realpath(str(path)) for path in (sys.base_prefix, sys.prefix, *shown)]
     script = ""
     for closed in dict.fromkeys(filter(None, map(_find_closed, needed))):
@@ -314,7 +314,7 @@ def write(path: Path, text: str) -> Path:
 
 
 def read_all(folder: Path, but: Sequence[str] = ()) -> dict[str, Any]:
-    """Every file below a folder, and where its links lead."""
+    """Every file below a folder, and the targets of links."""
     found: dict[str, Any] = {}
     for parent, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in but]
@@ -332,7 +332,7 @@ def read_all(folder: Path, but: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def list_processes(word: str) -> list[str]:
-    """The commands of this machine that name a word."""
+    """The commands running on this machine that contain a word."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):

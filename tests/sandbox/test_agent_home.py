@@ -1,4 +1,4 @@
-"""What an agent's program keeps in its user's home: a box shows it, and what an agent changes there goes with it."""
+"""What an agent's program keeps in its user's home: a box shows it, and drops what an agent changes there."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ print('{{"type": "result", "subtype": "success", "is_error": false, "result": "o
 
 
 def make_home(folder: Path) -> None:
-    """Settings as many people have them: one file is a link into a repository of their own."""
+    """Settings as many people have them: one file is a link into their own repository."""
     folder.mkdir()
     (folder / "settings.json").write_text("theirs")
     (folder / ".credentials.json").write_text("token")

@@ -127,16 +127,16 @@ def test_a_kill_leaves_nothing_behind(lab: Lab, victim: str) -> None:
 
 
 def kill_program(run: int, name: str) -> None:
-    """Kills what has this name in its command, of a run's own processes."""
+    """Kills those of a run's processes that have this name in their command."""
     for child in psutil.Process(run).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it went with another one
+        with suppress(psutil.NoSuchProcess):  # it ended with another one
             if any(name in os.path.basename(word) for word in child.cmdline()[:5]):
                 child.kill()
 
 
 @needs_root
 def test_a_full_disk_beneath_the_overlay_loses_nothing(lab: Lab) -> None:
-    """The layer is on a disk of two megabytes that nobody else sees."""
+    """The layer is on a disk of two megabytes that no other process sees."""
     put_environment(lab)
     lab.repository(workspace="box")
     fill = "head -c 8000000 /dev/zero > node_modules/big; echo kept > a.txt"
@@ -154,7 +154,7 @@ def test_a_full_disk_beneath_the_overlay_loses_nothing(lab: Lab) -> None:
 
 
 def test_a_box_that_does_not_end_by_itself_is_ended(lab: Lab) -> None:
-    """Everything in it ignores the signals that ask politely, and holds its output open."""
+    """Everything in it ignores the signals that ask it to end, and holds its output open."""
     lab.repository(TASKS, workspace="box", attempts=1, timeout="2s")
     lab.play(default=[{"run": "trap '' TERM INT HUP; setsid sh -c 'trap \"\" TERM; sleep 3612' & sleep 3612"}])
     assert lab.loop().exit_code == 1

@@ -1,4 +1,4 @@
-"""What agents are told about their box, and what becomes of those who miss something in it."""
+"""What agents are told about their box, and what happens if something is missing in it."""
 
 from __future__ import annotations
 
@@ -85,9 +85,9 @@ def home(tmp_path: Path) -> Path:
     [
         ("FileNotFoundError: [Errno 2] No such file or directory: '{home}/.config/tool.toml'", "~/.config/tool.toml"),
         ("cannot open ~/.config/tool.toml.", "~/.config/tool.toml"),
-        ("reading {home}/.config/tool.toml", ""),  # nobody misses it
-        ("{home}/.config/other.toml: No such file or directory", ""),  # which is not there anyway
-        ("{home}/.ssh/id_rsa: No such file or directory", ""),  # nobody should be asked to show that
+        ("reading {home}/.config/tool.toml", ""),  # it is not missing
+        ("{home}/.config/other.toml: No such file or directory", ""),  # it does not exist anyway
+        ("{home}/.ssh/id_rsa: No such file or directory", ""),  # nobody should be asked to expose it
         ("{home}/work/project/data.json: No such file or directory", ""),  # the box has the project
         ("{home}/.cargo/bin/cargo: not found", ""),  # toolchains are shown
         ("{home}: not found", ""),

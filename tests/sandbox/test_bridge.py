@@ -1,4 +1,4 @@
-"""The bridge between a box's loopback and the proxy: in real boxes, and alone for what the program gets to see."""
+"""The bridge between a box's loopback and the proxy: in real boxes, and alone for what the program sees."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ needs_box = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap
 
 
 class Pages(BaseHTTPRequestHandler):
-    """Says who it is, whatever is asked for."""
+    """Returns its name for any request."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -197,7 +197,7 @@ def test_streams_and_exit_codes_are_the_programs_own(tmp_path: Path) -> None:
 @needs_box
 def test_nothing_of_a_box_is_left_when_its_program_ends(tmp_path: Path) -> None:
     with boxes(tmp_path) as (box, _):
-        done = box.run("sh", "-c", "sleep 3600 & echo done")  # which ends it while that sleeps
+        done = box.run("sh", "-c", "sleep 3600 & echo done")  # the box ends while `sleep` is running
         assert (done.returncode, done.stdout) == (0, b"done\n")
         assert find_bridges(box.proxy.folder) == []
 
@@ -212,7 +212,7 @@ def test_a_box_without_a_network_has_no_bridge(tmp_path: Path) -> None:
 
 
 def find_bridges(folder: str) -> list[str]:
-    """The processes that name this folder, or the place where boxes see it; given a moment to end."""
+    """The processes that still name this folder, or its path inside boxes, after some time to end."""
     until = time.monotonic() + PATIENCE
     while (found := _find_commands(folder)) and time.monotonic() < until:
         time.sleep(0.02)
@@ -289,12 +289,12 @@ def find_free_port() -> int:
 
 
 def bridged(folder: Path, *argv: str) -> list[str]:
-    """A command that needs no box. There is no proxy behind it."""
+    """A command with a bridge, but without a box and without a proxy."""
     return [sys.executable, "-I", "-S", bridge.__file__, str(folder / "nothing"), str(find_free_port()), "--", *argv]
 
 
 def test_the_program_takes_the_place_of_the_bridge(tmp_path: Path) -> None:
-    """So every signal reaches it, and its end is its own."""
+    """So every signal reaches it, and its exit status is its own."""
     with subprocess.Popen(bridged(tmp_path, "sleep", "600")) as process:
         wait_for_command(process.pid, "sleep")
         process.send_signal(signal.SIGUSR1)
@@ -310,7 +310,7 @@ def wait_for_command(pid: int, name: str) -> None:
 
 
 def test_a_program_sees_nothing_of_the_bridge(tmp_path: Path) -> None:
-    """Not its sockets, nor what Python changes for itself: signals that are ignored, and the locale."""
+    """Neither its sockets, nor what Python changes for itself: ignored signals, and the locale."""
     program = ["sh", "-c", "ls /proc/self/fd; grep Sig[IB] /proc/self/status; env"]
     env = {"LANG": "C", "PATH": os.environ["PATH"], "ODD": "\udcff"}
     plain, through = (
@@ -322,7 +322,7 @@ def test_a_program_sees_nothing_of_the_bridge(tmp_path: Path) -> None:
 
 
 def test_the_process_that_stays_is_no_child_of_the_program(tmp_path: Path) -> None:
-    """A program may wait for all of its children, whoever they are."""
+    """A program may wait for all of its children."""
     code = "import os\ntry:\n    os.wait()\nexcept ChildProcessError:\n    print('none')"
     command = bridged(tmp_path, sys.executable, "-c", code)
     assert subprocess.run(command, capture_output=True, check=True, timeout=PATIENCE).stdout == b"none\n"
@@ -334,7 +334,7 @@ def test_the_process_that_stays_holds_no_stream_open(tmp_path: Path) -> None:
         assert process.stdout is not None
         watchdog = threading.Timer(PATIENCE, process.kill)
         watchdog.start()
-        assert process.stdout.read() == b"hi\n"  # to the end of it, which comes while the program lives
+        assert process.stdout.read() == b"hi\n"  # up to its end, which comes while the program is alive
         watchdog.cancel()
         assert process.poll() is None
         process.kill()

@@ -1,7 +1,7 @@
 """No agent gets out of its box: real attempts, by a real process, as root and as an ordinary user.
 
-What is asserted is always what came of it outside. Attempts share a run, since each run costs more than all of them.
-What needs the network is tried with the proxy's own tests.
+Assertions are always about the effects outside. Attempts share a run, since each run costs more than all of them.
+Attempts that need the network are in the proxy's own tests.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 USERS = ("root", ORDINARY) if os.geteuid() == 0 else ("myself",)
 GROUPS = {"together": TOGETHER, "planted": (*PLANTED, *ON_OURS), "large": LARGE, "closed": CLOSED}
-ITERATIONS = {"together": 1, "planted": 2, "large": 1, "closed": 2}  # what was planted is found by the one that follows
+ITERATIONS = {"together": 1, "planted": 2, "large": 1, "closed": 2}  # the next iteration finds what was planted
 CASES = [(name, attempt) for name, attempts in GROUPS.items() for attempt in attempts]
 
 
 @pytest.fixture(scope="module", params=USERS)
 def user(request: pytest.FixtureRequest) -> str | None:
-    """Who runs it; None for whoever runs the tests."""
+    """The user who runs it; None for the user who runs the tests."""
     trial = try_box()
     if isinstance(trial, NoBox):
         pytest.skip(f"no box can be had here: {trial.why}; {trial.help}")
@@ -41,7 +41,7 @@ def user(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture(scope="module")
 def stages(user: str | None) -> Iterator[dict[str, Stage]]:
-    """The stage of each group of attempts, where its run has ended."""
+    """The stage of each group of attempts, after its run."""
     made: dict[str, Stage] = {}
     yield made
     for stage in made.values():

@@ -1,4 +1,4 @@
-"""What a box may reach: the rules by a table, and the proxy against servers on the loopback."""
+"""What a box may reach: a table for the rules, and servers on the loopback for the proxy."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def refuse_to_resolve(host: str, port: int) -> Sequence[str]:
 def proxy(
     rules: NetworkRules | None = None, resolve: network.Resolve = refuse_to_resolve
 ) -> Iterator[tuple[Callable[[bytes], bytes], list[Denial]]]:
-    """A proxy, as a function that says something to it and gives all of what comes back; and what it denied."""
+    """A proxy, as a function that sends data to it and returns the whole answer; and its denials."""
     denied: list[Denial] = []
     with Proxy(rules or NetworkRules(), lambda *denial: denied.append(denial), resolve) as made:
 
@@ -187,7 +187,7 @@ def connect(made: Proxy) -> socket.socket:
 
 
 def receive_all(line: socket.socket) -> bytes:
-    """All that comes; who sent more than was read gets an error at the end of it."""
+    """Everything received; it ends with an error if the other side did not read all that was sent."""
     data = b""
     with suppress(ConnectionResetError):
         while block := line.recv(1 << 16):
@@ -226,7 +226,7 @@ def server(answer: Callable[[socket.socket], None]) -> Iterator[int]:
 
 
 def answer_when_all_has_come(line: socket.socket) -> None:
-    """It answers only when the other side has said all: half of the connection is closed then."""
+    """Answers only when the other side has sent everything: half of the connection is closed by then."""
     with line:
         data = receive_all(line)
         line.sendall(b"got " + data)
@@ -312,7 +312,7 @@ def test_an_allowed_name_is_looked_up_once_and_reached_where_it_was_found() -> N
     looked_up = []
 
     def resolve(host: str, port: int) -> Sequence[str]:
-        """One that answers with a private address the second time, as an attacker's server would."""
+        """Counts lookups: the second time, an attacker's server would answer with a private address."""
         looked_up.append(host)
         return ["127.0.0.1"]
 
@@ -374,7 +374,7 @@ def test_there_is_a_limit_of_connections(monkeypatch: pytest.MonkeyPatch) -> Non
         answer = b"HTTP/1.1 503 "
         while answer.startswith(b"HTTP/1.1 503 ") and time.monotonic() < until:
             with connect(made) as fourth:
-                with suppress(BrokenPipeError):  # it was refused before it said anything
+                with suppress(BrokenPipeError):  # it was refused before it sent anything
                     fourth.sendall(b"CONNECT a.example:1 HTTP/1.1\r\n\r\n")
                 answer = receive_all(fourth)
         assert answer.startswith(b"HTTP/1.1 403 ")
@@ -411,11 +411,11 @@ def test_closing_ends_every_thread_and_leaves_nothing(tmp_path: Path, monkeypatc
     assert {thread for thread in set(threading.enumerate()) - before if thread.name.startswith("proxy")} == set()
 
 
-# --- what a run allows ------------------------------------------------------------------------------
+# --- what a run may reach ---------------------------------------------------------------------------
 
 
 class Needy:
-    """A runner that needs hosts, and nothing else of one."""
+    """A runner that only needs hosts, and has nothing else."""
 
     def __init__(self, name: str, *hosts: str) -> None:
         self.name = name

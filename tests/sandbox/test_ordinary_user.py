@@ -1,4 +1,4 @@
-"""What is promised of the user's own tree holds for an ordinary user as it does for root."""
+"""The promises about the user's own tree hold for an ordinary user as well as for root."""
 
 from __future__ import annotations
 

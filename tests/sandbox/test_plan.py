@@ -1,4 +1,4 @@
-"""A box as a value: its command line, what is shown in it, and why there is none."""
+"""A box as a value: its command line, what it shows, and why none is available."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OVERLAY = Layer(source="/s/.venv", place="/s/.venv", upper="/u", work="/w", merg
 
 
 def find_mounts(command: list[str]) -> list[tuple[str, ...]]:
-    """Every mount, in its order: `("--bind", from, to)`."""
+    """Every mount, in order: `("--bind", from, to)`."""
     return [
         tuple(command[at : at + (2 if word == "--tmpfs" else 3)])
         for at, word in enumerate(command)
@@ -216,7 +216,7 @@ def test_an_attempt_begins_with_empty_folders(tmp_path: Path) -> None:
     untouched = (upper.stat().st_ino, work.stat().st_ino)
     folder.begin_attempt()
     assert (upper.stat().st_ino, work.stat().st_ino) == untouched, "what nothing has used is not made anew"
-    (upper / "left").write_text("x")  # also where a cache is no overlay
+    (upper / "left").write_text("x")  # also if a cache is not an overlay
     folder.begin_attempt()
     assert list(upper.iterdir()) == []
     (work / "work").mkdir()

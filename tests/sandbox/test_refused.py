@@ -1,6 +1,6 @@
-"""Machines that refuse a box, or a part of one: the run goes on where it can, says why, and refuses where it must.
+"""Machines that refuse a box, or a part of one: the run continues if it can, says why, and refuses if it must.
 
-The programs that make a box are replaced, for one command alone, by ones that fail like the real ones do there.
+The programs that create a box are replaced, for one command only, by ones that fail as the real ones do there.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sandbox.boxes import needs_box, needs_root
 pytestmark = [needs_box, needs_root]
 
 NO_NAMESPACES = "#!/bin/sh\necho 'bwrap: setting up uid map: Permission denied' >&2\nexit 1\n"
-# As in a container without the right to mount: its own folders can be bound, and that is all.
+# As in a container without the right to mount: it can only bind its own folders.
 NO_OVERLAY = """\
 #!/bin/sh
 case "$*" in
@@ -45,7 +45,7 @@ def require_box(lab: Lab) -> None:
 
 
 def replace(folder: Path, program: str, text: str) -> list[str]:
-    """What comes before a command that gets another program in the place of the real one. No other process does."""
+    """The prefix of a command that sees another program in place of the real one. No other process does."""
     found = shutil.which(program, path="/usr/bin:/bin")
     assert found is not None
     real = shutil.copy2(found, folder / f"real-{program}")

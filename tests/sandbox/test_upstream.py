@@ -1,4 +1,4 @@
-"""A box in a network whose only way out is a proxy of its own."""
+"""A box in a network whose only way out is the network's own proxy."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def test_it_is_what_the_environment_names(env: dict[str, str], found: Upstream |
 
 
 def answer_as_proxy(line: socket.socket) -> None:
-    """Says what it was asked, and refuses one port."""
+    """Returns the request that it got, and refuses one port."""
     with line:
         head = b""
         while not head.endswith(b"\r\n\r\n"):
             if not (byte := line.recv(1)):
-                return  # the other side is gone: asking on would keep a processor busy until the last test
+                return  # the other side is gone: reading on would keep a processor busy until the last test
             head += byte
         if b":25 " in head:
             line.sendall(b"HTTP/1.1 403 no mail\r\n\r\n")
@@ -92,7 +92,7 @@ def test_what_a_killed_proxy_left_behind_goes_with_the_next(tmp_path: Path, monk
         then = time.time() - age
         os.utime(folder / SOCKET, (then, then))
     with Proxy(HOSTS, lambda *_: None) as first:
-        os.utime(Path(first.folder) / SOCKET, (1, 1))  # it lives, however old it is
+        os.utime(Path(first.folder) / SOCKET, (1, 1))  # it is alive, however old it is
         with Proxy(HOSTS, lambda *_: None) as second:
             left = {path.name for path in tmp_path.iterdir()}
             assert left == {"ralph-network-new", Path(first.folder).name, Path(second.folder).name}

@@ -1,4 +1,4 @@
-"""What the user commits to the branch of a change while a run works on it is never overwritten."""
+"""The user's commits to the branch of a change during a run are never overwritten."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAILED = [{"run": "echo half > half.txt"}]
 
 
 def commit_directly(lab: Lab, name: str = "mine.txt", text: str = "mine\n") -> str:
-    """A commit on the branch that no working tree is on: its id."""
+    """Commits to the branch without a working tree; returns the id."""
     blob = subprocess.run(
         ["git", "hash-object", "-w", "--stdin"], input=text.encode(), cwd=lab.root, capture_output=True, check=True
     )
@@ -38,7 +38,7 @@ def commit_directly(lab: Lab, name: str = "mine.txt", text: str = "mine\n") -> s
 
 
 def begin(lab: Lab, *after: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """A run whose first agent is at work, until `.ralph/go` is there."""
+    """Starts a run whose first agent works until `.ralph/go` exists."""
     waits = f"touch ready; while test ! -e {lab.root}/.ralph/go; do sleep 0.02; done; rm ready"
     lab.play({"story": "1", "attempt": 1, "steps": [{"run": waits}, *(after or DONE)]}, default=DONE)
     run = lab.start()
@@ -126,7 +126,7 @@ def edit_same(other: Path) -> None:
 def test_a_working_tree_on_the_branch_goes_along_and_loses_nothing(
     lab: Lab, tmp_path: Path, edit: Callable[[Path], None] | None, code: int
 ) -> None:
-    """Else a commit made there would take the work back."""
+    """Otherwise a commit made there would revert the work."""
     run = begin(lab.repository(workspace="box"))
     other = tmp_path / "other"
     lab.git("worktree", "add", "--quiet", str(other), BRANCH)
@@ -151,7 +151,7 @@ def test_a_working_tree_on_the_branch_goes_along_and_loses_nothing(
 
 
 def test_a_merge_that_was_published_before_a_kill_is_not_moved_back(lab: Lab) -> None:
-    """The next run carries the outcome out again: the branch has it, with what its user committed."""
+    """The next run carries the outcome out again: the branch already has it, with the user's commit."""
     lab.repository(workspace="box")
     place = workspace.make(str(lab.root), "add-login", "box")
     place.open("run", [])

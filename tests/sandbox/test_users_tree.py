@@ -1,4 +1,4 @@
-"""The user's tree is the user's while a run goes on: what they do there does not change it, nor it what is theirs."""
+"""The tree stays the user's during a run: what they do there does not affect the run, nor the run their files."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ DOINGS: dict[str, Callable[[Lab], None]] = {
     "has a git command at work": hold_the_index,
     "looks at everything": look_at_everything,
 }
-# What an agent in a worktree could have done as well.
+# Only in a box: in a worktree, the agent could have done these too.
 IN_A_BOX: dict[str, Callable[[Lab], None]] = {
     "adds a hook": add_hook,
     "edits the settings": edit_settings,
@@ -113,7 +113,7 @@ CASES = [
 
 
 def read_shared(lab: Lab) -> dict[str, bytes]:
-    """What is the user's in the folders that a run has files in as well."""
+    """The user's files in folders where a run has files too."""
     paths = [*lab.root.glob(".git/hooks/*"), *lab.root.glob(".git/*.lock"), lab.root / ".ralph/config.toml"]
     return {str(path): path.read_bytes() for path in paths if path.exists()}
 
@@ -154,7 +154,7 @@ def test_a_repository_without_commits(lab: Lab, kind: str) -> None:
 
 
 def test_two_working_trees_of_a_repository_don_t_run_the_same_change_at_once(lab: Lab, tmp_path: Path) -> None:
-    """They share its branch. When the first run has ended, or was killed, the second one may begin."""
+    """They share its branch. When the first run has ended, or was killed, the second one may start."""
     lab.repository(workspace="worktree", attempts=1).play(default=[{"say": "begun"}, {"hang": True}])
     other = tmp_path / "other"
     lab.git("worktree", "add", "--quiet", "--detach", str(other))

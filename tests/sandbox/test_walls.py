@@ -1,4 +1,4 @@
-"""What a gate does, which is an agent's code, stays in the box: gates run after the agent, and before our own work."""
+"""Gates run an agent's code, so their effects stay in the box: they run after the agent, before ralphtool's work."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = [pytest.param("box", marks=needs_box), "worktree"]
 
 
 def attack(lab: Lab, agent: str, gate: str, kind: str = "box", **more: Any) -> None:
-    """A run in which the agent does something, and writes what the gate does."""
+    """A run in which the agent does something, and writes the gate."""
     lab.write("gate.sh", "true\n")
     lab.repository(TASKS, workspace=kind, tests=["sh gate.sh"], **{"attempts": 1, **more})
     lab.play(default=[{"run": agent}, {"run": f"cat > gate.sh <<'END'\n{gate}\nEND"}, *DONE])
@@ -87,7 +87,7 @@ def test_learnings_are_not_written_through_a_link(lab: Lab, tmp_path: Path, kind
     assert "evil words" in lab.git("show", f"ralph/add-login:{notes}")
 
 
-# --- our own folder -----------------------------------------------------------------------------------
+# --- ralphtool's own folder ---------------------------------------------------------------------------
 
 _WRITES = "echo x > .ralph/planted; mkdir -p .ralph/prompts; echo x > .ralph/config.toml; rm -rf .ralph/progress*"
 
@@ -129,7 +129,7 @@ def test_the_commands_of_an_agent_work(lab: Lab) -> None:
 
 @needs_box
 def test_links_in_the_folder_of_an_iteration_lead_nowhere(lab: Lab, tmp_path: Path) -> None:
-    """An agent may write there, and so do we, afterwards."""
+    """An agent may write there, and ralphtool writes there later."""
     victim = make_victim(lab, tmp_path)
     names = "gate-1-after.log gate-1-after.log.err touched check"
     plants = f"cd .ralph/runs/*/001-*/ && for one in {names}; do ln -s {victim}/keys $one; done"
@@ -203,7 +203,7 @@ def test_files_in_a_folder_that_is_ignored_no_longer_are_committed(lab: Lab) -> 
     assert [path.name for path in (lab.root / "build").iterdir()] == ["own.o"]
 
 
-# --- files that are none ------------------------------------------------------------------------------
+# --- special files ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -218,13 +218,13 @@ def test_a_pipe_does_not_keep_us_waiting(lab: Lab, kind: str, name: str) -> None
     assert lab.checkpoints() == ["1"]
 
 
-# --- what can't be read -------------------------------------------------------------------------------
+# --- unreadable files ---------------------------------------------------------------------------------
 
 
 @needs_box
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_an_ignored_file_of_another_user_is_left_out_and_said(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For root everything can be read: what it would be told is told to us."""
+    """Root can read everything, so the answer for an ordinary user is simulated."""
     lab.write(".gitignore", ".env\nprivate/\n")
     lab.write(".env", "KEY=1\n")
     lab.write("private/x", "x\n")
@@ -247,7 +247,7 @@ def test_secrets_that_are_withheld_are_named_once(lab: Lab) -> None:
 
 
 def test_a_link_in_the_place_of_an_attempts_folder_is_not_followed(lab: Lab, tmp_path: Path) -> None:
-    """Without a box nothing keeps an agent from planting one; what is behind it stays as it was."""
+    """Without a box nothing keeps an agent from planting one; its target must not change."""
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "link").symlink_to("nowhere")

@@ -1,4 +1,4 @@
-"""What a wrong file of settings leads to: an error that names the line and the nearest right key."""
+"""A wrong settings file leads to an error that names the line and the nearest valid key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ralphtool.errors import WrongSetting
 from ralphtool.settings import Settings
 
 BAD = {
-    # a key that is none
+    # an unknown key
     "[run]\ntimeout = 1\n\n# why\n\n\ntimout = 2": "line 7: unknown setting run.timout: did you mean run.timeout?",
     "[run]\nmax-time = 1": "line 2: unknown setting run.max-time: did you mean run.max_time?",
     "[run]\nAttempts = 1": "line 2: unknown setting run.Attempts: did you mean run.attempts?",
@@ -41,7 +41,7 @@ BAD = {
     "xyzzy = 1": "line 1: unknown setting xyzzy: put it in a table, such as [run]",
     "[run]\n'a\\u001bb' = 1": "line 2: unknown setting run.'a\\\\u001bb': the settings are …",
     '[run]\n"a\\u001bb\\nc" = 1': "line 2: unknown setting run.'a\\x1bb\\nc': the settings are …",
-    # a table that is none
+    # an unknown table
     "\n[runn]\nx = 1": "line 2: unknown table [runn]: did you mean [run]?",
     "[agent.x]": "line 1: unknown table [agent]: did you mean [agents]?",
     "[xyzzy]": "line 1: unknown table [xyzzy]: the tables are run, verify, proof, memory, prompt, sandbox, "
@@ -97,7 +97,7 @@ BAD = {
     "[run]\nguard = 'xyzzy'": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
     "[run]\nguard = false": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
     "[run]\nworkspace = ['here']": 'line 2: run.workspace must be "auto", "box", "worktree" or "here"',
-    # no TOML
+    # not TOML
     "[run]\ntimeout 3": "line 2: invalid TOML: Expected '=' after a key in a key/value pair: fix that line",
     "[run]\nagent = 'x\nattempts = 1\n": "line 2: invalid TOML: …",
     "[run]\nsetup = [\n'x',\n\n": "line 2: invalid TOML: …",
@@ -119,7 +119,7 @@ def test_what_is_wrong_is_told_with_its_line(text: str, wanted: str) -> None:
     assert told.isprintable()
 
 
-# Each has its mistake on line 5; what stands before it is made to confuse whoever counts lines.
+# Each has its mistake on line 5; the text before it is made to confuse line counting.
 BEFORE = [
     '[run]\n\n\nspec = """a"""" # "[\nX',
     "[run]\n\n\nspec = '''a'''' # '[\nX",
@@ -248,7 +248,7 @@ def test_nothing_but_settings_or_a_complaint_with_a_line(text: str) -> None:
 @hypothesis_settings(deadline=None, derandomize=True, database=None, max_examples=examples(500))
 @given(TOML)
 def test_lines_count_from_the_beginning(text: str) -> None:
-    """Three comments before a text move whatever is told of it by three lines."""
+    """Three comments before a text move every reported line number by three."""
     found, moved = outcome(text), outcome("# [run]\n#\n# '''\n" + text)
     if isinstance(found, str):
         assert isinstance(moved, str)

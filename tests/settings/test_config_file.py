@@ -1,4 +1,4 @@
-"""What a good file of settings means, and what holds without one."""
+"""What a good settings file means, and the values without one."""
 
 from __future__ import annotations
 

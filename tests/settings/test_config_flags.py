@@ -1,4 +1,4 @@
-"""Flags of the command line win over the file, and a wrong one is named."""
+"""Command-line flags override the file, and a wrong one is named."""
 
 from __future__ import annotations
 

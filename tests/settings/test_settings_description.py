@@ -1,4 +1,4 @@
-"""Every setting is described: for the page of settings, and for the help of the flags."""
+"""Every setting is described: for the settings page, and for the help of the flags."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from specs.formats import STRANGER
 
 @pytest.fixture
 def stranger(ralph: Ralph, tmp_path: Path) -> Ralph:
-    """A package with an adapter in it on PYTHONPATH, and a project for it."""
+    """A package with an adapter on PYTHONPATH, and a project for it."""
     package = tmp_path / "site" / "stranger_jobs"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")

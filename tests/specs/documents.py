@@ -1,4 +1,4 @@
-"""Documents with boxes of every shape, made at random."""
+"""Documents with boxes of every shape, generated at random."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-# As the OpenSpec program reads a box; digits are those of ASCII there.
+# As the OpenSpec program reads a box; digits are ASCII digits there.
 BOX = re.compile(r"^\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\[(?:\s*([^\]\s]?)\s*\](?![(\[])|\s+\])\s*(.*)")
 
 
@@ -31,7 +31,7 @@ marks = st.sampled_from(["", " ", " ", " ", "  ", "\t", "x", "X", " x ", "~", "-
 
 
 class Line:
-    """A line of a document; a plain one stands outside of every fence, by how it was made."""
+    """A line of a document; a plain one was generated outside of every fence."""
 
     def __init__(self, text: str, plain: bool = True) -> None:
         self.text = text
@@ -49,7 +49,7 @@ class Document:
 
 
 class Maker:
-    """Makes the lines of one document; every box has a word of its own, by which it can be found again."""
+    """Generates the lines of one document; every box has a unique word, by which it can be found again."""
 
     def __init__(self, draw: st.DrawFn, own_ids: Callable[[int], list[str]]) -> None:
         self.draw = draw
@@ -63,7 +63,7 @@ class Maker:
         after = self.draw(st.sampled_from([" ", " ", "", "\t", "  "]))
         id = self.draw(st.sampled_from(["", *self.own_ids(self.count)]))
         head = f"{self.draw(indents)}{marker}{gap}[{self.draw(marks)}]{after}"
-        glued = "" if id else self.draw(st.sampled_from(["", "", "", "", "(z)", "[y]"]))  # as a link would go on
+        glued = "" if id else self.draw(st.sampled_from(["", "", "", "", "(z)", "[y]"]))  # as a link would continue
         return f"{head}{id}{glued} w{self.count}w {self.draw(words)}".rstrip(self.draw(st.sampled_from(["", " "])))
 
     def heading(self) -> str:
@@ -95,7 +95,7 @@ class Maker:
         return [Line(text, plain=False) for text in [mark + info, *self.code(), closing]]
 
     def fence_in_item(self) -> list[Line]:
-        """A fence inside a list item: closed, or ended by what is not indented any more."""
+        """A fence inside a list item: closed, or ended by the next line that is not indented."""
         mark = self.draw(st.sampled_from(["```", "~~~"]))
         closing = self.draw(st.sampled_from([[f"  {mark}"], []]))
         inside = [f"  {mark}", *[f"  {text}" for text in self.code()], *closing]
@@ -111,7 +111,7 @@ class Maker:
 
     def lines(self) -> list[Line]:
         made = [line for _ in range(self.draw(st.integers(0, 9))) for line in self.block()]
-        if self.draw(st.integers(0, 7)) == 0:  # a fence that nobody closes
+        if self.draw(st.integers(0, 7)) == 0:  # an unclosed fence
             inside = [self.heading(), self.prose()]  # boxes in it would be refused
             made += [Line(text, plain=False) for text in ["```", *inside]]
         return made or [Line("")]
@@ -130,7 +130,7 @@ def dotted(count: int) -> list[str]:
     return [f"1.{count}", f"3.{count}:", f"2.{count}.7"]
 
 
-# --- what else several files share ------------------------------------------------------------------
+# --- shared by several files ------------------------------------------------------------------------
 
 
 json_texts = st.text(st.characters(codec="utf-8"), max_size=8)
@@ -142,7 +142,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
 
 
 def spaced(value: Any, chance: random.Random) -> str:
-    """JSON with blanks wherever they may stand, and texts with and without escapes."""
+    """JSON with blanks wherever they are allowed, and texts with and without escapes."""
 
     def gap() -> str:
         return "".join(chance.choice(["", "", " ", "\n", "\t", "\r\n", "    "]) for _ in range(2))

@@ -1,4 +1,4 @@
-"""One change in every format, and what the tests of all formats look at."""
+"""One change in every format, and what the tests of all formats check."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from project import Ralph
 from ralphtool import specs
 from ralphtool.specs import Spec, Task
 
-# --- what the tests of all formats look at ----------------------------------------------------------
+# --- what the tests of all formats check ------------------------------------------------------------
 
 
 def open_spec(ralph: Ralph, change: str, spec: str | None = None) -> Spec:
@@ -177,7 +177,7 @@ MAKERS: dict[str, Callable[[Ralph], str]] = {
 
 every_format = pytest.mark.parametrize("name", list(MAKERS))
 
-# --- what else several files share ------------------------------------------------------------------
+# --- shared by several files ------------------------------------------------------------------------
 
 
 STRANGER = '''

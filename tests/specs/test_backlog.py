@@ -21,7 +21,7 @@ FIRST = "backlog/tasks/task-1 - Set-up.md"
 
 
 def add(ralph: Ralph, number: str, front: str = "", body: str = CRITERIA, prefix: str = "TASK") -> str:
-    """Adds the file of a task; tells its path."""
+    """Adds the file of a task; returns its path."""
     path = f"backlog/tasks/{prefix.lower()}-{number} - Task.md"
     status = "" if "status:" in front else "status: To Do\n"
     ralph.write(path, f"---\nid: {prefix}-{number}\ntitle: Task {number}\n{status}{front}---\n{body}")

@@ -1,4 +1,4 @@
-"""What is kept of files that several changes share: it never outlives them."""
+"""The cache of files that several changes share: it is never older than the files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_that_stays_as_it_is_is_read_once(file: Path) -> None:
     assert read(file) == "one"
     before = file.stat()
-    with file.open("r+") as opened:  # behind the back of its times
+    with file.open("r+") as opened:  # without a change of its times
         opened.write("two")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert read(file) == "one"

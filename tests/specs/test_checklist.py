@@ -1,4 +1,4 @@
-"""Checklists: any Markdown file with boxes. Headings are stories, numbered as they come."""
+"""Checklists: any Markdown file with boxes. Headings are stories, numbered in their order."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_duplicate_id_gets_a_suffix_and_a_warning(ralph: Ralph) -> None:
     ],
 )
 def test_an_id_that_we_give_never_collides_with_one_of_their_own(ralph: Ralph, text: str) -> None:
-    """Nobody wrote an id twice, so nobody is told so."""
+    """The author wrote no id twice, so no error may say that."""
     spec = opened(ralph, text)
     ids = [task.id for task in all_tasks(spec)]
     assert len(set(ids)) == 2
@@ -95,7 +95,7 @@ def test_an_id_that_we_give_never_collides_with_one_of_their_own(ralph: Ralph, t
 
 @pytest.mark.parametrize(("mark", "tasks"), [("~", 1), ("-", 1), ("✓", 1), ("", 1), ("P", 0), ("1", 0), ("é", 0)])
 def test_a_letter_or_digit_in_brackets_is_no_box(ralph: Ralph, mark: str, tasks: int) -> None:
-    """`- [1] a footnote` and `- [P] what P means` are what people write in such files."""
+    """People write `- [1] a footnote` and `- [P] what P means` in such files."""
     assert len(all_tasks(opened(ralph, f"- [ ] box\n- [{mark}] text\n"))) == 1 + tasks
 
 
@@ -236,7 +236,7 @@ def test_the_configuration_may_name_a_usual_file(ralph: Ralph) -> None:
 
 
 def test_the_file_of_the_configuration_is_not_mistaken_for_a_usual_one(ralph: Ralph) -> None:
-    """The user named docs/PLAN.md: working off another file of that name would be work nobody asked for."""
+    """The user named docs/PLAN.md: working on another file of that name would be work that nobody asked for."""
     ralph.write("PLAN.md", "- [ ] root\n")
     ralph.write("docs/PLAN.md", "- [ ] docs\n")
     ralph.write(".ralph/config.toml", '[run]\nspec = "docs/PLAN.md"\n')
@@ -270,7 +270,7 @@ def test_a_wrong_value_in_the_configuration_is_told(ralph: Ralph) -> None:
 
 
 def test_a_session_stays_with_its_file(ralph: Ralph) -> None:
-    """Another file of the same stem that appears later changes nothing for those at work."""
+    """Another file with the same stem that appears later does not affect an open session."""
     ralph.write("docs/PLAN.md", CHECKLIST)
     ralph.agent("session", "init", "--change", "PLAN", "--spec", "docs/PLAN.md")
     ralph.write("PLAN.md", "- [ ] other\n")

@@ -1,4 +1,4 @@
-"""The contract of a spec format: ours keep it, and it notices those that don't."""
+"""The contract of a spec format: the built-in ones keep it, and it detects those that don't."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_strangers_adapter_can_be_checked(stranger: Ralph) -> None:
 
 
 class WrongSpec(checklist.Checklist):
-    """A good spec, for others to spoil."""
+    """A good spec, for subclasses to spoil."""
 
     def __init__(self, good: checklist.Checklist) -> None:
         super().__init__(good.path, good.change, good.ref)
@@ -82,7 +82,7 @@ class WrongSpec(checklist.Checklist):
         path.write_bytes(change(path.read_bytes().decode()).encode())
 
     def note(self, records: Sequence[dict[str, Any]], file: str = "notes.md") -> int:
-        """Writes notes in the simplest way that is right."""
+        """Writes notes in the simplest correct way."""
         path = self.folder / file
         old = path.read_text() if path.exists() else ""
         lines = [f"- {' '.join(str(one).split())}\n" for one in records]
@@ -192,7 +192,7 @@ class WrongName(WrongSpec):
 
 
 class WrongPath(WrongSpec):
-    """Reads the right file, and tells people of another."""
+    """Reads the right file, but reports another one to people."""
 
     def __init__(self, good: checklist.Checklist) -> None:
         super().__init__(good)
@@ -325,7 +325,7 @@ class ForgesWithABlank(Forges):
 
 
 class WritesOverNotes(WrongSpec):
-    """Each kind of note takes the place of all that was in the file."""
+    """Each kind of note replaces the whole file."""
 
     def write_patterns(self, patterns: Sequence[dict[str, Any]]) -> int:
         path = Path(self.notes_file)

@@ -14,7 +14,7 @@ from ralphtool import specs
 from ralphtool.errors import InvalidName, InvalidValue, SpecError
 from ralphtool.specs import Spec, conversion, scaffold
 
-# A change that has everything that some format has a place for.
+# A change with everything that any of the formats has a place for.
 TASKS = """\
 # Implementation Plan
 
@@ -81,7 +81,7 @@ def full(ralph: Ralph) -> Ralph:
 
 
 def content(spec: Spec) -> list[Any]:
-    """What a change says, without the ids that its format gives."""
+    """The content of a change, without the ids that its format assigns."""
     stories = spec.stories()
     titles = {story.id: story.title.partition(" (")[0].rpartition(" - ")[2] for story in stories}
     return [

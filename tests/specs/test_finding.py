@@ -1,4 +1,4 @@
-"""What holds for every spec format: how a change is found, and how changes are listed."""
+"""Rules for every spec format: how a change is found, and how changes are listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GitHub issues as changes: copied once, ticked here, and told on GitHub when they are proven."""
+"""GitHub issues as changes: copied once, ticked here, and updated on GitHub when they are proven."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def hub(ralph: Ralph, monkeypatch: pytest.MonkeyPatch) -> Tracker:
 
 @pytest.fixture(params=["stand-in", "real"])
 def either(hub: Tracker, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracker]:
-    """The stand-in and the real program do the same."""
+    """The stand-in and the real program behave the same."""
     if request.param == "stand-in":
         yield hub
         return
@@ -146,7 +146,7 @@ def test_what_names_no_issue(where: str) -> None:
         specs.change_of(f"github:{where}")
 
 
-# --- what is not asked for over the network ------------------------------------------------------------
+# --- without the network -------------------------------------------------------------------------------
 
 
 def test_a_number_can_be_spelled_in_several_ways(hub: Tracker) -> None:
@@ -316,7 +316,7 @@ def test_an_issue_of_20_mb(hub: Tracker) -> None:
     assert done_ids(spec) == ["1.2100"]
 
 
-# --- copies that somebody spoiled ---------------------------------------------------------------------
+# --- spoiled copies -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["github-12.md", "github-13.md"])
@@ -450,7 +450,7 @@ def test_boxes_with_the_same_words_are_told_apart_by_their_heading(hub: Tracker)
 
 
 def test_an_edit_that_is_lost_is_made_again_and_then_given_up(hub: Tracker) -> None:
-    """Somebody's editor had the page open, and saves its own text over ours."""
+    """A person's editor had the page open, and saves its own text over ralphtool's."""
     hub.ralph.write(".ralph/config.toml", WRITE)
     spec = copy(hub)
     source = (hub.bin / "gh").read_text()

@@ -104,7 +104,7 @@ def notebooks(draw: st.DrawFn) -> str:
 
 
 def added_lines(old: str, new: str) -> list[str]:
-    """The lines of `new` that are not those of `old`; fails if one of the old ones is gone or changed."""
+    """The lines of `new` that are not in `old`; fails if an old one is missing or changed."""
     assert new.startswith("\ufeff") == old.startswith("\ufeff")
     rest = [line.removesuffix("\r") for line in new.removeprefix("\ufeff").split("\n")]
     added = []
@@ -133,7 +133,7 @@ def test_notes_written_twice_are_there_once_and_change_no_line(kind: str, data: 
         assert path.read_bytes().decode() == once
         later = data.draw(st.lists(records, min_size=1, max_size=2))
         write(str(path), later)
-        assert write(str(path), taken + later) == 0  # what came later hides nothing of what came first
+        assert write(str(path), taken + later) == 0  # later notes hide none of the first ones
     assert first <= len(taken)
     assert (once == old) == (first == 0)
     added = added_lines(old, once)
@@ -141,7 +141,7 @@ def test_notes_written_twice_are_there_once_and_change_no_line(kind: str, data: 
     headings = [line for line in added if re.match(r" {0,3}#{1,6}(\s|$)", line)]
     assert all(line == section or line.startswith("### ") for line in headings)
     assert headings.count(section) <= 1
-    if first and old.endswith("\n"):  # an ending that was there stays, and what is new has that of most lines
+    if first and old.endswith("\n"):  # existing endings stay, and new lines have the ending of most lines
         added_endings = once.count("\r\n") - old.count("\r\n")
         total = once.count("\n") - old.count("\n")
         assert added_endings == (total if 2 * old.count("\r\n") > old.count("\n") else 0)
@@ -150,7 +150,7 @@ def test_notes_written_twice_are_there_once_and_change_no_line(kind: str, data: 
 @settings(OURS, max_examples=examples(150))
 @given(old=notebooks(), data=st.data())
 def test_notes_land_in_their_section_and_group(old: str, data: st.DataObject) -> None:
-    """A reader of the written text finds every learning once, in its group, inside of the section."""
+    """A reader of the written text finds every learning once, in its group, inside the section."""
     drawn = data.draw(st.lists(learnings, min_size=1, max_size=3))
     stories = st.sampled_from([None, "1", "US-1"])
     taken = [

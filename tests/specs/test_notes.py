@@ -1,4 +1,4 @@
-"""What holds for every spec format: the notes, where they land, and that nothing is forged."""
+"""Rules for every spec format: the notes, where they are written, and that nothing is forged."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from specs.formats import MAKERS, every_format, open_spec
 from ralphtool.errors import SpecError
 from ralphtool.specs import markdown, notes
 
-# --- what the tests of all formats look at ----------------------------------------------------------
+# --- what the tests of all formats check ------------------------------------------------------------
 
 
 def sections_of(text: str) -> list[markdown.Section]:
-    """The sections of a text that is no list of tasks."""
+    """The sections of a text that is not a list of tasks."""
     return markdown.sections(text, "")
 
 
@@ -31,7 +31,7 @@ NOTES_FILES = {
     "backlog": "backlog/add-login-learnings.md",
 }
 
-# --- notes: where they land -------------------------------------------------------------------------
+# --- notes: where they are written ------------------------------------------------------------------
 
 
 def learning(text: str, day: str = "2026-01-31", story: str | None = None, task: str | None = None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def pattern(name: str, description: str) -> dict[str, Any]:
 
 
 class Notebook:
-    """A design.md, and what writing notes made of it."""
+    """A design.md, and the result of writing notes to it."""
 
     def __init__(self, folder: Path, text: str | bytes | None) -> None:
         self.path = folder / "design.md"
@@ -191,7 +191,7 @@ def test_a_heading_inside_a_fence_does_not_end_the_section(tmp_path: Path) -> No
 
 
 def assert_written_once(book: Notebook, before: str) -> None:
-    """Writes twice; what was there stays, and a reader of Markdown finds the learning in its section, once."""
+    """Writes twice; the old text stays, and a reader of Markdown finds the learning in its section, once."""
     assert book.learn(learning("precious", story="1")) == 1
     after = book.text
     assert after.startswith(before)
@@ -219,7 +219,7 @@ def test_an_unclosed_fence_does_not_swallow_the_section(tmp_path: Path, before: 
 
 
 def test_a_fence_is_not_closed_where_none_was_open(tmp_path: Path) -> None:
-    """Four blanks make code, in which a fence is nothing but text; a closing one would open a fence."""
+    """Four blanks make code, in which a fence is only text; a closing one would open a fence."""
     before = "# D\n\n    ```\n\nno fence\n"
     book = Notebook(tmp_path, before)
     book.learn(learning("a"))
@@ -477,7 +477,7 @@ def test_learnings_patterns_and_observations_keep_to_their_sections(tmp_path: Pa
 
 
 def test_an_interrupted_flush_repeated_writes_each_thing_once(ralph: Ralph) -> None:
-    """The notes of a flush that was killed before it removed the session are there already."""
+    """The notes of a flush that was killed before it removed the session already exist."""
     ralph.openspec().begin()
     ralph.agent("learn", "only once")
     ralph.agent("pattern", "p", "only once too")

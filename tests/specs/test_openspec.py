@@ -1,4 +1,4 @@
-"""OpenSpec changes: what is a story, a task, a scenario; and that ticking changes one box and nothing else."""
+"""OpenSpec changes: what counts as a story, a task, a scenario; and that ticking changes one box and nothing else."""
 
 from __future__ import annotations
 
@@ -275,7 +275,7 @@ def test_a_fence_inside_an_item_ends_with_it(ralph: Ralph, before: str) -> None:
 
 
 def test_an_unclosed_fence_that_hides_boxes_is_told(ralph: Ralph) -> None:
-    """What it hides would never be done, and the change would look complete."""
+    """The boxes that it hides would never be done, and the change would look complete."""
     spec = opened(ralph, "## 1. One\n- [x] 1.1 box\n\ntext\n\n```\n- [ ] 1.2 code\n## 2. Code\n- [ ] 2.1 code\n")
     for act in (spec.stories, lambda: spec.tick("1.1")):
         with pytest.raises(SpecError, match=r"tasks\.md.*fence in line 6 is never closed"):
@@ -468,7 +468,7 @@ def test_ticking_keeps_every_other_byte(ralph: Ralph, before: str, after: str, m
 
 @pytest.mark.parametrize("rest", ["(docs.md) read", "[docs] read"])
 def test_a_box_before_brackets_stays_a_task_when_it_is_ticked(ralph: Ralph, rest: str) -> None:
-    """`[x](docs.md)` would be a link: the task would be gone, and those after it have other ids."""
+    """`[x](docs.md)` would be a link: the task would be gone, and those after it would have other ids."""
     spec = opened(ralph, f"## 1. A\n- [ ]{rest}\n- [ ] other\n")
     spec.tick("1.#1")
     assert [(task.id, task.done) for task in all_tasks(spec)] == [("1.#1", True), ("1.#2", False)]
@@ -670,7 +670,7 @@ def test_a_scenario_inside_a_fence_is_none(ralph: Ralph) -> None:
 
 
 def test_a_spec_that_is_not_utf8_is_read_and_told(ralph: Ralph) -> None:
-    """It is only context: one byte of it must not keep a whole change from being worked on."""
+    """It is only context: one bad byte must not block the work on a whole change."""
     text = b"### Requirement: A\n#### Scenario: caf\xe9\n- **WHEN** x\n- **THEN** y\n"
     [scenario] = scenarios(ralph, text)
     assert scenario.name == "caf\ufffd"

@@ -1,7 +1,7 @@
-"""The real peer: the OpenSpec program itself reads what it made and what we made of it, and agrees with us.
+"""The real peer: the OpenSpec program itself reads its files after ralphtool changed them, and both agree.
 
-Both read the same tasks.md, and people look at both. One difference is meant: boxes in code fences are
-examples for us, and the program counts them.
+Both read the same tasks.md, and people use both. One difference is intended: boxes in code fences are
+examples for ralphtool, but the program counts them.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def program() -> Path:
 
 
 class Peer:
-    """A project that the real program made, with both programs at hand."""
+    """A project that the real program created, with both programs at hand."""
 
     def __init__(self, program: Path, ralph: Ralph, made: Path | None = None) -> None:
-        """Made by the program now; or a copy of one that it has made."""
+        """Created by the program now; or a copy of one that it created before."""
         self.program = program
         self.ralph = ralph
         if made is None:
@@ -70,7 +70,7 @@ class Peer:
         return {one["name"]: (one["tasks_done"], one["tasks_total"]) for one in listed}
 
     def assert_valid(self, *changes: str) -> None:
-        """By its exit code, in its words for people, and in its report."""
+        """According to its exit code, its output for people, and its report."""
         for change in changes:
             assert "is valid" in self.run("validate", change, "--strict")
         what = changes if len(changes) == 1 else ("--changes",)
@@ -92,7 +92,7 @@ class Peer:
         return self.ralph.write(f"{folder}/tasks.md", tasks)
 
     def fill_in(self, change: str, artifact: str) -> str:
-        """Writes an artifact as the program's own instructions shape it: every comment is a blank to fill in."""
+        """Writes an artifact from the program's own template: every comment is a blank to fill in."""
         told = json.loads(self.run("instructions", artifact, "--change", change, "--json"))
         text = re.sub(
             r"<!--.*?-->", "The user SHALL get in and out of the shop at all times.", told["template"], flags=re.DOTALL
@@ -103,7 +103,7 @@ class Peer:
 
 
 def _made(tmp_path_factory: pytest.TempPathFactory, program: Path, *, with_change: bool) -> Path:
-    """A project to copy: every start of the program takes as long as all that we do with what it made."""
+    """A project to copy: every start of the program takes as long as the rest of a test."""
     peer = Peer(program, Ralph(tmp_path_factory.mktemp("made")))
     if with_change:
         made_by_the_program(peer)
@@ -127,11 +127,11 @@ def peer(program: Path, ralph: Ralph, empty_project: Path) -> Peer:
 
 @pytest.fixture
 def peer_with_change(program: Path, ralph: Ralph, project_with_change: Path) -> Peer:
-    """With the change `add-login`, filled in as the program says."""
+    """With the change `add-login`, filled in according to the program's instructions."""
     return Peer(program, ralph, project_with_change)
 
 
-# --- a change's whole life --------------------------------------------------------------------------
+# --- the whole life of a change ---------------------------------------------------------------------
 
 
 def made_by_the_program(peer: Peer, change: str = "add-login") -> None:
@@ -228,7 +228,7 @@ SHAPES: dict[str, str | bytes] = {
 
 
 def make_changes(peer: Peer, tasks: dict[str, str | bytes]) -> None:
-    """The program makes the first and the last; what is its own in a change is the same under every name."""
+    """The program creates the first and the last; its own files in a change are the same for every name."""
     names = list(tasks)
     for change in (names[0], names[-1]):
         peer.run("new", "change", change)
@@ -282,7 +282,7 @@ def test_boxes_in_fences_are_the_only_difference(peer: Peer) -> None:
     peer.assert_valid(*FENCED)
 
 
-# --- shapes that nobody thought of ------------------------------------------------------------------
+# --- generated shapes -------------------------------------------------------------------------------
 
 
 def counted_by_lines(text: str) -> tuple[int, int]:
@@ -291,10 +291,10 @@ def counted_by_lines(text: str) -> tuple[int, int]:
 
 
 def test_both_count_alike_in_generated_documents(peer: Peer) -> None:
-    """Many documents in one project, so that the program is asked once and not a hundred times."""
+    """Many documents in one project, so that the program is started once and not a hundred times."""
     made: list[Document] = []
 
-    # The program's language sees two characters in one beyond the basic plane, and so no mark: left out here.
+    # The program's language sees a character beyond the basic plane as two, and so not as a mark: left out here.
     @settings(OURS, max_examples=120)
     @given(documents(dotted).filter(lambda one: "[😀]" not in one.text))
     def collect(document: Document) -> None:

@@ -1,4 +1,4 @@
-"""A format of somebody else's: found by dotted path or entry point, and used like ours."""
+"""A third-party format: found by dotted path or entry point, and used like a built-in one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ralphtool.errors import SpecError
 
 
 def install(ralph: Ralph, entry_points: str) -> None:
-    """What an installer leaves behind for a distribution with entry points."""
+    """Writes what an installer leaves for a distribution with entry points."""
     info = Path(ralph.env["PYTHONPATH"]) / "stranger_jobs-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger-jobs\nVersion: 1.0\n")

@@ -1,4 +1,4 @@
-"""prd.json: names, order, criteria as tasks; and that `passes` is all that ever changes in it."""
+"""prd.json: names, order, criteria as tasks; and that only `passes` ever changes in it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RALPH_TUI = {
 
 
 def opened(ralph: Ralph, document: Any, change: str | None = None) -> Spec:
-    """Opens the change of a document: a text as it is, anything else as JSON."""
+    """Opens the change of a document: text is written as it is, anything else as JSON."""
     ralph.write("prd.json", document if isinstance(document, str | bytes) else json.dumps(document, indent=2))
     return open_spec(ralph, change or prd.changes(str(ralph.root))[0])
 
@@ -373,7 +373,7 @@ ODD = """\
     ],
 )
 def test_all_but_passes_stays_byte_for_byte(ralph: Ralph, mark: str, task: str, before: str, after: str) -> None:
-    """Keys, order, spacing, escapes, numbers and line endings; of a key that comes twice the last one counts."""
+    """Keys, order, spacing, escapes, numbers and line endings; of a duplicate key the last one counts."""
     spec = opened(ralph, mark + ODD)
     assert spec.change == "add-login"
     spec.tick(task, [])

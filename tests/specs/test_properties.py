@@ -1,4 +1,4 @@
-"""Properties of the specs: what ticking does to every document, not only to those we thought of."""
+"""Properties of the specs: what ticking does to any document, not only to those we thought of."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ralphtool.specs import Spec, checklist, markdown, openspec, prd, speckit
 
 
 def has_usual_mark(found: re.Match[str]) -> bool:
-    """Whether it is a box in a file that people write for more than tasks: `- [1] a footnote` is none there."""
+    """Whether it is a box in a file with more than tasks, in which `- [1] a footnote` is not one."""
     return is_done(found) or not (found[1] or "").isalnum()
 
 
@@ -32,7 +32,7 @@ def t_numbers(count: int) -> list[str]:
 
 
 class Format:
-    """A boxed format: where its file lies, which ids its tasks bring along, and which boxes count."""
+    """A format with boxes: where its file is, which ids its tasks already have, and which boxes count."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ def tag_of(text: str) -> str:
 
 
 def ticked(line: str) -> str:
-    """The line with its box ticked. Where a link would come of it, a blank keeps it a box."""
+    """The line with its box ticked. If that would make a link, a blank keeps it a box."""
     opening, closing = line.index("["), line.index("]")
     made = f"{line[: opening + 1]}x{line[closing:]}"
     return made if BOX.match(made) else f"{line[: opening + 1]}x] {line[closing + 1 :]}"
@@ -174,7 +174,7 @@ def prd_documents(draw: st.DrawFn) -> dict[str, Any]:
 
 
 def rendered(frame: str, marks: dict[str, str]) -> str:
-    """The text, with every story's own mark in the place that was kept for it."""
+    """The text, with every story's own mark in its placeholder."""
     for place, mark in marks.items():
         frame = frame.replace(f'"{place}"', mark)
     return frame

@@ -1,10 +1,10 @@
-"""Specs in the shapes that people have, one small project for each: `shapes/*.toml`.
+"""Specs in the shapes that people use, one small project for each: `shapes/*.toml`.
 
-`change` is its name, `spec` what `--spec` says if looking does not find it, `path` where it was found. `stories` are
-lines of a story's id, why it is put aside, and the ids of its tasks; `done`, `optional`, `waits` and `warns` say what
-else is read from it. `refused` says why it can't be read. `tick` is a task, and what ticking it replaces by what, after
-the tasks in `completed`. `rest` says why something is left when all that is handed out is done, `complete_with` with
-which tasks the change is complete. `both_marks` is for a last criterion that has a mark beside that of its story.
+`change` is its name, `spec` the value of `--spec` if it is not found without, `path` where it was found. `stories` are
+lines with a story's id, why it is put aside, and the ids of its tasks; `done`, `optional`, `waits` and `warns` are what
+else is read from it. `refused` says why it can't be read. `tick` is a task, and what ticking replaces with what, after
+the tasks in `completed`. `rest` says why something is left when everything assigned is done; `complete_with` are the
+tasks with which the change is complete. `both_marks` is for a last criterion with a mark besides that of its story.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def test_every_tick_changes_one_thing(ralph: Ralph, name: str) -> None:
 
 
 def count_changed(old: Any, new: Any) -> int:
-    """How many bytes lie between the first and the last that differ."""
+    """How many bytes there are between the first and the last that differ."""
     assert isinstance(old, bytes)
     assert isinstance(new, bytes)
     start = next((index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b), 0)

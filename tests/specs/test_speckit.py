@@ -1,4 +1,4 @@
-"""Spec Kit features: phases are stories, `T001` are tasks, Setup and Foundational come first."""
+"""Spec Kit features: phases are stories, `T001` is a task, Setup and Foundational come first."""
 
 from __future__ import annotations
 
@@ -281,7 +281,7 @@ def test_depends_on_a_task_in_the_heading_of_a_phase(ralph: Ralph) -> None:
 
 @pytest.mark.parametrize("first", ["A", "Setup"])
 def test_phases_that_need_tasks_of_each_other_come_in_order(ralph: Ralph, first: str) -> None:
-    """Tasks that wait for each other across two phases make no circle of their own: phases are coarser."""
+    """Tasks that depend on each other across two phases are not a cycle themselves: phases are coarser."""
     spec = opened(
         ralph,
         f"## Phase 1: {first}\n- [ ] T001 x\n- [ ] T002 x (depends on T003)\n"
@@ -291,7 +291,7 @@ def test_phases_that_need_tasks_of_each_other_come_in_order(ralph: Ralph, first:
 
 
 def test_depends_on_is_read_in_any_language(ralph: Ralph) -> None:
-    """Letters whose lower case is longer must not shift what is read."""
+    """Letters whose lower case is longer must not shift the text that is read."""
     spec = opened(ralph, f"## Phase 1: A\n- [ ] T001 x\n## Phase 2: B\n- [ ] T002 y depends on T001 {'İ' * 40}\n")
     assert waits(spec) == {"1": (), "2": ("1",)}
 

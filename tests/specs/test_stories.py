@@ -1,4 +1,4 @@
-"""What holds for every spec format: what follows from the stories."""
+"""Rules for every spec format: what follows from the stories."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_story_is_done_without_its_optional_tasks() -> None:
     must, may = Task("1.1", "must", True), Task("1.2", "may", False, optional=True)
     assert Story("1", "A", [must, may]).done
     assert not Story("1", "A", [Task("1.1", "must", False), may]).done
-    assert not Story("1", "A", [may]).done  # where all are optional, they are what it consists of
+    assert not Story("1", "A", [may]).done  # if all are optional, the story consists of them
 
 
 def test_what_is_put_aside_is_not_handed_out() -> None:
@@ -147,7 +147,7 @@ def test_optional_by_heading_or_by_section(title: str, above: tuple[str, ...], o
         ("Build (depends on the weather)", ()),
         ("Build depends on 1", ()),
         ("Build", ()),
-        ("İlk İş (depends on 1)", ("1",)),  # letters whose lower case is longer must not shift what is read
+        ("İlk İş (depends on 1)", ("1",)),  # letters whose lower case is longer must not shift the text
     ],
 )
 def test_dependencies_named_in_a_heading(ralph: Ralph, title: str, expected: tuple[str, ...]) -> None:

@@ -18,7 +18,7 @@ FILE = ".taskmaster/tasks/tasks.json"
 
 
 def make(ralph: Ralph, tasks: Any, tag: str = "master") -> TaskMaster:
-    """A file with these tasks; a text is the whole file."""
+    """Writes a file with these tasks; text is the whole file."""
     ralph.write(FILE, tasks if isinstance(tasks, str | bytes) else json.dumps({tag: {"tasks": tasks}}))
     spec = open_spec(ralph, tag)
     assert isinstance(spec, TaskMaster)
@@ -259,7 +259,7 @@ def test_20_mb_are_read_and_ticked(ralph: Ralph) -> None:
 
 
 def test_an_edit_of_task_masters_meanwhile_is_kept(ralph: Ralph, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The program may write the file between our reading and our writing: then we begin again from its text."""
+    """The program may write the file between ralphtool's read and write: then ralphtool starts again from its text."""
     from ralphtool.core import files
 
     spec = make(ralph, TASKMASTER, "add-login")

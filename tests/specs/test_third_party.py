@@ -1,6 +1,6 @@
-"""A format that somebody else brings is worth as much as one of ours: the same work, taken through the same commands.
+"""A third-party format works as well as a built-in one: the same work, through the same commands.
 
-The adapter is the checklist under another file name, so that all that it leads to can be compared with the real one.
+The adapter is the checklist under another file name, so that all results can be compared with those of the real one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Todos(Checklist):
     adapter = name
 '''
 
-# The first story was done by its author before anybody ran anything.
+# The first story was done by its author before any run.
 PLAN = """\
 # Plan
 
@@ -70,7 +70,7 @@ PLAN = """\
 
 
 def install(lab: Lab, top: Path, *, entry_point: bool) -> None:
-    """The adapter as a package on PYTHONPATH, with what an installer leaves behind or without."""
+    """Installs the adapter as a package on PYTHONPATH, with or without an installer's metadata."""
     package = top / "site/strangers"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("")
@@ -84,7 +84,7 @@ def install(lab: Lab, top: Path, *, entry_point: bool) -> None:
 
 
 def normalised(text: str) -> str:
-    """Without what differs from run to run, and without the name of the format."""
+    """Without anything that differs from run to run, and without the name of the format."""
     for pattern, plain in (
         (r"/(ours|theirs)/", "/"),
         (r"strangers\.todos|\btodos\b", "checklist"),
@@ -105,7 +105,7 @@ def without_paths(value: Any) -> Any:
 
 
 def journey(lab: Lab, file: str, new: list[str], **config: Any) -> dict[str, Any]:
-    """A change from its beginning to its end; tells all that came of it."""
+    """Takes a change from start to finish; returns all results."""
     lab.repository(**config)
     lab.git("rm", "-r", "--quiet", "openspec")
     lab.git("commit", "--quiet", "--message=without")
@@ -159,7 +159,7 @@ def test_it_is_as_good_as_one_of_ours(tmp_path: Path, how: str) -> None:
 
 
 def test_a_format_without_boxes_is_ticked_by_its_own_rules(tmp_path: Path) -> None:
-    """What the guard takes for an edit of the spec is not what the adapter itself writes."""
+    """The guard does not treat the adapter's own writes as edits of the spec."""
     lab = Lab(tmp_path)
     install(lab, tmp_path, entry_point=True)
     adapter = tmp_path / "site/strangers/todos.py"

@@ -1,7 +1,7 @@
-"""Stand-ins for `gh`, `bd` and `br`, and a GitHub for the real `gh`: all of them keep their issues in a file.
+"""Stand-ins for `gh`, `bd` and `br`, and a fake GitHub for the real `gh`: all of them keep their issues in a file.
 
-What they print was checked against the documentation of each program. The real `gh` is used too, where it is
-installed: it talks to our GitHub through a socket, and the tests of reading and writing run with both.
+Their output was checked against the documentation of each program. The real `gh` is used too, if it is
+installed: it talks to the fake GitHub through a socket, and the tests of reading and writing run with both.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ class Tracker:
         return found
 
     def put(self, **fields: Any) -> None:
-        """Makes an issue, or changes one."""
+        """Creates an issue, or changes one."""
         path = self.folder / "issues"
         issues = self.issues if path.exists() else {}
         key = str(fields.get("number", fields.get("id")))
@@ -203,10 +203,10 @@ def export(tracker: Tracker, ralph: Ralph) -> Path:
     return ralph.write(".beads/issues.jsonl", lines)
 
 
-# --- a GitHub for the real gh -----------------------------------------------------------------------
+# --- a fake GitHub for the real gh ------------------------------------------------------------------
 
 
-REAL_GH = shutil.which("gh")  # looked for before a test puts a stand-in into its place
+REAL_GH = shutil.which("gh")  # found before a test puts a stand-in in its place
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
@@ -284,7 +284,7 @@ class SocketServer(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
 
 @contextmanager
 def real_gh(tracker: Tracker) -> Iterator[None]:
-    """The installed `gh` in the place of the stand-in, with our GitHub behind it."""
+    """The installed `gh` in place of the stand-in, with the fake GitHub behind it."""
     (tracker.bin / "gh").unlink()
     (tracker.bin / "gh").symlink_to(str(REAL_GH))
     path = tracker.folder / "s"

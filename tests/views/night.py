@@ -26,7 +26,7 @@ STORIES = (
 
 
 class Night:
-    """Writes the record of a run, event by event; the clock is ours."""
+    """Writes the record of a run, event by event, with its own clock."""
 
     def __init__(self) -> None:
         self.now = BEGAN

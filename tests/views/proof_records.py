@@ -1,4 +1,4 @@
-"""A change whose five stories are done in five ways, as a record and a state on disk, for the tests of the views."""
+"""A change with five stories, done in five ways, as a record and a state on disk, for the tests of the views."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def start(count: int = len(NAMES)) -> bytes:
 
 
 def work(number: int, found: dict[str, Any]) -> list[bytes]:
-    """All events of a story that is done in one attempt."""
+    """All events of a story that completes in one attempt."""
     id = str(number)
     about = {"story": id, "entry": f"add-login-{id}-1", "iteration": number}
     begun = line("iteration_started", number, **about, title=NAMES[number - 1], attempt=1, attempts=3, agent="claude")
@@ -95,7 +95,7 @@ def record(receipts: dict[str, Any] = RECEIPTS, **more: Any) -> list[bytes]:
 
 
 def write(ralph: Ralph, lines: list[bytes], receipts: dict[str, Any] = RECEIPTS) -> Ralph:
-    """The spec, the state, the history and the record of a run."""
+    """Writes the spec, the state, the history and the record of a run."""
     ralph.openspec(
         "".join(f"## {number}. {name}\n\n- [x] {number}.1 Do it\n\n" for number, name in enumerate(NAMES, 1))
     )

@@ -1,4 +1,4 @@
-"""The events of a run that the tests of the views play, and what is drawn of them."""
+"""The events of a run for the tests of the views, and how they are drawn."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ THREE = started(story("1", "Set up", done=True), story("2", "Login form"), story
 
 
 def encoded(event: Event) -> bytes:
-    """The line of an event that anybody may have written; JSON has no infinity, but numbers as large."""
+    """The line of an event from any writer; JSON has no infinity, but numbers that are as large."""
     return json.dumps(event).replace("NaN", "1e999").replace("Infinity", "1e999").encode()
 
 
 def typed(event: Event) -> events.Event | None:
-    """What a reader makes of it."""
+    """The event as a reader decodes it."""
     return events.decode(encoded(event))
 
 
@@ -75,7 +75,7 @@ def drawn(view: RunDisplay, width: int, height: int) -> list[str]:
 
 
 def told(*happened: Event) -> list[str]:
-    """The lines that are told of these events."""
+    """The lines that describe these events."""
     view = RunDisplay(clock(0))
     lines = []
     for event in all_typed(happened):

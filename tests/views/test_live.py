@@ -238,7 +238,7 @@ WRONG: tuple[Any, ...] = (
 
 
 def spoilt(value: Any) -> Iterator[Any]:
-    """What it could be if one thing in it were wrong."""
+    """The value with one thing in it wrong, in every way."""
     yield from WRONG
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in items:
@@ -335,7 +335,7 @@ def test_what_is_told_of_each_event() -> None:
 
 
 def shown(event: Event, change: str = "add-login", encoding: str = "utf-8") -> list[str]:
-    """The summary, as it is written to a file: the same of the typed event and of its bare fields."""
+    """The summary, as written to a file: the same for the typed event and for its bare fields."""
     end, fields = typed(event), parse_fields(encoded(event))
     assert isinstance(end, events.RunEnded)
     assert fields is not None
@@ -451,7 +451,7 @@ def log(tmp_path: Path) -> Path:
 
 
 def watch(how: str, path: Path, *more: str, shell: str = "", **env: str) -> subprocess.CompletedProcess[str]:
-    """Looks on in a process of its own; `shell` is what comes after it in a command line."""
+    """Watches in a separate process; `shell` is appended to its command line."""
     command = ["sh", "-c", f'"$@" {shell}', "sh", sys.executable, "-c", WATCH, how, str(path), *more]
     environment = {**BASE, **env}
     return subprocess.run(command, env=environment, capture_output=True, encoding="utf-8", timeout=PATIENCE)
@@ -507,7 +507,7 @@ def test_json_of_a_number_that_no_json_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", [["summary"], []], ids=["summary", "no summary"])
 @pytest.mark.parametrize("how", ["plain", "as_json", "live"])
 def test_a_reader_that_goes_away_does_not_hurt(log: Path, how: str, more: list[str]) -> None:
-    """Far more than a pipe holds, so that the writer notices."""
+    """Far more than a pipe holds, so that the writer gets an error."""
     line = json.dumps({"at": NOON, "type": "notice", "text": "x" * 250}) + "\n"
     log.write_text(json.dumps(THREE) + "\n" + 2000 * line + json.dumps(FIVE) + "\n")
     done = watch(how, log, *more, shell="| head -1")
@@ -518,7 +518,7 @@ def test_a_reader_that_goes_away_does_not_hurt(log: Path, how: str, more: list[s
 
 @pytest.mark.parametrize("how", ["plain", "as_json", "nothing"])
 def test_nobody_who_reads_does_not_hurt(log: Path, how: str) -> None:
-    """So little that it would be written only when the process ends."""
+    """So little output that it would only be written when the process ends."""
     done = watch(how, log, *(["summary"] if how == "nothing" else []), shell="| true")
     assert (done.stdout, done.stderr) == ("", "the run goes on")
 
@@ -565,7 +565,7 @@ def test_a_run_that_has_not_begun_is_waited_for(tmp_path: Path, capsys: pytest.C
 
 
 def in_terminal(how: str, path: Path, columns: int = 80, **env: str) -> str:
-    """All that is written to a terminal."""
+    """Everything that is written to a terminal."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**BASE, "TERM": "xterm-256color", **env}
@@ -573,7 +573,7 @@ def in_terminal(how: str, path: Path, columns: int = 80, **env: str) -> str:
     with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL, env=environment) as process:
         os.close(theirs)
         out = b""
-        with contextlib.suppress(OSError):  # the system's word for the end of a terminal
+        with contextlib.suppress(OSError):  # how the system reports the end of a terminal
             while block := os.read(ours, 65536):
                 out += block
         os.close(ours)

@@ -1,4 +1,4 @@
-"""Symbols, colours and words of states: one table, which the terminal, the full screen, the report and the page use."""
+"""Symbols, colours and words for states: one table, for the terminal, the full screen, the report and the page."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_no_two_states_of_a_story_look_the_same() -> None:
 
 
 def test_a_state_has_one_meaning_in_all_tables() -> None:
-    """The same class of the style sheet serves stories and runs."""
+    """Stories and runs share a class of the style sheet."""
     for name in set(look.STORIES) & set(look.RUNS):
         assert look.STORIES[name][:3] == look.RUNS[name][:3]
 

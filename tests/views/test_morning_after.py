@@ -1,4 +1,4 @@
-"""What people see after a run that was killed, was interrupted, or has asked something."""
+"""What people see after a run that was killed, was interrupted, or has asked a question."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASKS: list[dict[str, Any]] = [{"blocked": "STRIPE_API_KEY is not set"}]
 
 
 def begin(lab: Lab, workspace: str = "here") -> subprocess.Popen[bytes]:
-    """A run in plain lines whose agent is at work."""
+    """Starts a run with plain output, and waits until its agent works."""
     lab.repository(TWO, workspace=workspace).play(default=[{"run": f"touch {lab.tmp}/began; sleep 3600"}])
     process = subprocess.Popen(
         [COMMAND, "run"], cwd=lab.root, env=lab.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,

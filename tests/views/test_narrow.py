@@ -22,7 +22,7 @@ CHANGE = "give-customers-who-have-paid-twice-the-difference-back"
 
 
 def show(lab: Lab, *arguments: str, columns: int = 80) -> str:
-    """What the command writes to a terminal that is so wide."""
+    """What the command writes to a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     env = {**lab.env, "TERM": "xterm", "NO_COLOR": "1"}

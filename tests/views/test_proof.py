@@ -1,4 +1,4 @@
-"""What the "done" of a story rests on, in every view: never "proven" for anything that was not shown."""
+"""The proof of a "done" story, in every view: never "proven" for anything that was not proven."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ralphtool.views.terminal.picture import RunDisplay
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Ralph:
-    """Five stories that are done in five ways."""
+    """Five stories, done in five ways."""
     return made.write(Ralph(tmp_path_factory.mktemp("proof")), made.record())
 
 
@@ -383,7 +383,7 @@ def test_facts_of_a_run_that_goes_on_know_what_is_done(other: Ralph) -> None:
 
 
 async def seen(pilot: Pilot[None], *wanted: str) -> None:
-    """Waits until all of it is on the screen."""
+    """Waits until all these texts are on the screen."""
     end = time.monotonic() + PATIENCE
     while True:
         shown = "\n".join(strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips())
@@ -416,7 +416,7 @@ def test_the_full_screen_tells_it_on_each_page(project: Ralph) -> None:
         del os.environ["NO_COLOR"]
 
 
-# --- gates that were run for a proof ----------------------------------------------------------------
+# --- gates that ran for a proof ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

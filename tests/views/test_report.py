@@ -1,4 +1,4 @@
-"""`ralphtool report`: what a run came to, in four formats; of a real run, a made-up night, and bad records."""
+"""`ralphtool report`: the results of a run, in four formats; for a real run, a made-up night, and bad records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WIDE = "wide <b>text</b> & more"
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """One run of the loop: story 1 needs two attempts and teaches something, story 2 asks, story 3 fails for good."""
+    """One run: story 1 needs two attempts and adds a learning, story 2 asks a question, story 3 fails for good."""
     lab = Lab(tmp_path_factory.mktemp("real"))
     lab.repository(TASKS, tests=["test ! -e broken"], attempts=2)
     used = {"usage": {"input_tokens": 1000, "output_tokens": 50, "cost": 0.25}}
@@ -83,7 +83,7 @@ def test_the_page_has_the_diffs_of_every_attempt(real: Lab) -> None:
     [path] = real.root.glob(".ralph/runs/*/report.html")
     assert str(path.relative_to(real.root)) in done.stdout
     page = Page(path.read_text())
-    assert "+wide <b>text</b> & more" in page.texts("plus")  # of a.txt, and of `broken`, which no checkpoint has
+    assert "+wide <b>text</b> & more" in page.texts("plus")  # from a.txt, and from `broken`, which no checkpoint has
     assert "+--- not a head" in page.texts("plus")
     assert page.count("details", "diff") == 2
     assert page.text.count("It changed nothing.") == 3
@@ -91,7 +91,7 @@ def test_the_page_has_the_diffs_of_every_attempt(real: Lab) -> None:
 
 
 def test_a_question_is_told_as_it_stands_now(real: Lab, tmp_path: Path) -> None:
-    """Answered but not taken up; and then, by the next run, no longer waiting."""
+    """Answered but not yet applied; then, after the next run, no longer waiting."""
     copy = shutil.copytree(real.root, tmp_path / "copy", symlinks=True)
     [first] = runs.list_ids(str(copy))
     assert real.run("answer", "2", "it is in <b>the vault</b>", cwd=copy).exit_code == 0
@@ -193,12 +193,12 @@ def test_the_night_is_drawn(page: str) -> None:
     seen = Page(page)
     verdicts = {name: seen.count("g", f"bar v-{name}") for name in ("completed", "partial", "failed", "blocked")}
     assert verdicts == {"completed": 4, "partial": 1, "failed": 5, "blocked": 1}
-    assert seen.count("text", "lane") == 7  # what was done before the run has none
+    assert seen.count("text", "lane") == 7  # stories that were done before the run have none
     assert seen.count("g", "wait") == 2
     assert seen.count("g", "mark mark-question") == 1
     assert "waited 1 h 10 min" in seen.text
     assert "»" in seen.texts("key mark-you")
-    assert "<span>5 of 9 stories are done;</span> <span>" in page  # no line begins with a semicolon
+    assert "<span>5 of 9 stories are done;</span> <span>" in page  # no line starts with a semicolon
     assert [text for text in seen.texts("axis") if ":" in text][:2] == ["22:00", "23:00"]
 
 
@@ -265,7 +265,7 @@ def test_an_element_can_neither_run_nor_load() -> None:
     )
 
 
-# --- records that are not as they should be ---------------------------------------------------------
+# --- bad records ------------------------------------------------------------------------------------
 
 
 def write(ralph: Ralph, data: bytes, run: str = RUN) -> Path:
@@ -273,7 +273,7 @@ def write(ralph: Ralph, data: bytes, run: str = RUN) -> Path:
 
 
 def all_formats(ralph: Ralph) -> dict[str, str]:
-    """What the command writes, without its start; each is what it should be, whatever was read."""
+    """What the command writes, without starting it; every format is valid, whatever was read."""
     facts = from_record.read_facts(runs.find(str(ralph.root), None))
     told = {
         "markdown": markdown.render(facts),
@@ -325,7 +325,7 @@ def told_of(ralph: Ralph, night: Night) -> dict[str, Any]:
 
 
 def test_what_an_earlier_run_asked_is_told_while_the_next_goes_on(ralph: Ralph) -> None:
-    """Also by a record that does not tell how its stories stood; what a later run asked is none of its business."""
+    """Even if the record lacks the states of its stories; questions of a later run are left out."""
     asked = {"name": "add-login-3.md", "missing": "which server?", "why": "it is not said", "asked": "2026-03-01"}
     later = {**asked, "asked": "2026-03-05T00:00:00Z"}
     questions = {"3": {"question": asked}, "4": {"question": asked}, "5": {"question": later}}
@@ -390,7 +390,7 @@ def test_what_is_no_attempt_is_not_counted_and_what_it_used_is(ralph: Ralph) -> 
 
 
 def both_at_once(night: Night) -> None:
-    """Two stories of an hour, in lanes beside each other."""
+    """Two stories of one hour each, in parallel lanes."""
     for number in (2, 3):
         night.add(
             "iteration_started", number=number, iteration=number, story=str(number), entry=f"add-login-{number}-1"
@@ -477,7 +477,7 @@ JUNK: tuple[Any, ...] = (
 
 
 def test_no_field_has_to_be_what_it_should(tmp_path: Path) -> None:
-    """Every field of every event, in turn, as something else, or missing; and events that nobody knows."""
+    """Every field of every event, in turn, as something else, or missing; and unknown events."""
     events = [json.loads(line) for line in a_night().lines if b'"agent","event"' not in line]
     for number, junk in enumerate([*JUNK, "missing"]):
         night = Night()
@@ -528,7 +528,7 @@ def test_a_title_of_a_megabyte_is_cut(ralph: Ralph) -> None:
     assert formatting.clean_line("ab" * 500, 10) == "ababababab…"
 
 
-# --- where it goes ----------------------------------------------------------------------------------
+# --- where it is written ----------------------------------------------------------------------------
 
 
 def test_the_file_is_written_whole_and_its_name_tells_the_format(night: Ralph, tmp_path: Path) -> None:

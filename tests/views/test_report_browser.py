@@ -28,7 +28,7 @@ QUIET = (
     *("--hide-scrollbars", "--remote-debugging-pipe"),
 )
 
-# Chromium reads from 3 and writes to 4, whatever numbers our ends have.
+# Chromium reads from descriptor 3 and writes to 4, whatever the numbers of our ends are.
 PLUG = """
 import fcntl, os, sys
 ends = [fcntl.fcntl(int(number), fcntl.F_DUPFD, 10) for number in sys.argv[1:3]]
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium: 
 
 
 class Browser:
-    """One tab. Commands and events are JSON with a NUL behind each, over two pipes."""
+    """One tab. Commands and events are JSON, each followed by a NUL, over two pipes."""
 
     def __init__(self, folder: Path) -> None:
         theirs_in, self._out = os.pipe()
@@ -126,7 +126,7 @@ class Browser:
     def close(self) -> None:
         os.close(self._out)
         os.close(self._in)
-        os.killpg(self._process.pid, signal.SIGKILL)  # the group that we have made for it
+        os.killpg(self._process.pid, signal.SIGKILL)  # the group that was created for it
         self._process.wait(timeout=PATIENCE)
 
 
@@ -139,7 +139,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of a night in which an agent wrote what it should not."""
+    """The page of a night with hostile texts from an agent."""
     root = tmp_path_factory.mktemp("night")
     a_night().write(root)
     path = root / "report.html"
@@ -182,7 +182,7 @@ def test_a_phone_never_scrolls_sideways(browser: Browser, page: Path, scheme: st
     assert browser.ask("window.innerWidth") == PHONE
     assert browser.ask("document.scrollingElement.scrollWidth") == PHONE
     wide = "[...document.querySelectorAll('.scroll')].map(one => one.scrollWidth > one.clientWidth)"
-    assert browser.ask(wide) == [True, False]  # the timeline scrolls inside its own box; the table has become a list
+    assert browser.ask(wide) == [True, False]  # the timeline scrolls inside its own box; the table is now a list
     seen = "[...document.querySelectorAll('td.n:not(:empty)')].map(one => one.getBoundingClientRect())"
     assert browser.ask(f"{seen}.length") > 50
     assert browser.ask(f"{seen}.every(one => one.width > 40 && one.left >= 0 && one.right <= innerWidth)") is True

@@ -1,4 +1,4 @@
-"""The parts of a report agree: what the head counts is what the stories, the tables and the other formats have."""
+"""The parts of a report agree: the counts in the head match the stories, the tables and the other formats."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_attempts_are_numbered_through_all_runs(tmp_path: Path) -> None:
 
 
 def test_fresh_attempts_count_on(tmp_path: Path) -> None:
-    """Where a person gave a story fresh attempts, the run counts anew; its entries don't."""
+    """If a person gave a story fresh attempts, the run counts from 1 again; its entries don't."""
     night = Night()
     night.start()
     night.add("iteration_started", number=1, story="2", entry="add-login-2-5", attempt=1)

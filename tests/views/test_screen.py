@@ -1,4 +1,4 @@
-"""The full screen, driven by Textual's pilot: each page by keys and by mouse, what is said to a run, and bad input."""
+"""The full screen, driven by Textual's pilot: each page by keys and by mouse, steering a run, and bad input."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ def drive(root: Path, act: Drive, size: tuple[int, int] = (80, 24), encoding: st
 
 
 def text_of(pilot: Pilot[None]) -> str:
-    """What is on the screen, as text."""
+    """The screen as text."""
     strips = pilot.app.screen._compositor.render_strips()
     return "\n".join(strip.text.rstrip() for strip in strips)
 
 
 async def seen(pilot: Pilot[None], *wanted: str) -> str:
-    """What is on the screen, once all of it is."""
+    """The screen as text, once all these texts are on it."""
     end = time.monotonic() + PATIENCE / 2
     while not all(one in (text := text_of(pilot)) for one in wanted):
         assert time.monotonic() < end, f"{wanted} was not seen in\n{text}"
@@ -65,7 +65,7 @@ async def seen(pilot: Pilot[None], *wanted: str) -> str:
 
 
 async def settled(pilot: Pilot[None], *wanted: str) -> str:
-    """The same, once it stays where it is: to be clicked at."""
+    """The same, once nothing moves any more, so that it can be clicked."""
     before, text = "", await seen(pilot, *wanted)
     while before != text:
         await pilot.pause(0.05)
@@ -79,14 +79,14 @@ async def typed(pilot: Pilot[None], text: str) -> None:
 
 
 async def watch(pilot: Pilot[None]) -> None:
-    """From the first page, goes to the run that goes on."""
+    """Goes from the first page to the run in progress."""
     await seen(pilot, "running")
     await pilot.press("w")
 
 
 @pytest.fixture(autouse=True)
 def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The screen is in this process: what it and its runs write goes where the test is at home."""
+    """The screen is in this process: it and its runs write into folders of the test."""
     for name in ("HOME", "TMPDIR"):
         folder = tmp_path / f"own-{name.lower()}"
         folder.mkdir()
@@ -97,7 +97,7 @@ def _at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A project whose run has ended: the first story is done, the second waits for a human."""
+    """A project whose run has ended: the first story is done, the second needs an answer."""
     lab = Lab(tmp_path_factory.mktemp("finished")).repository()
     learnt = {"learn": "Files have to be short", "type": "codebase-pattern"}
     lab.play(
@@ -110,17 +110,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 @pytest.fixture
 def copied(finished: Lab, tmp_path: Path) -> Path:
-    """The same, to be changed."""
+    """A copy of it that may be changed."""
     root = tmp_path / "project"
     shutil.copytree(finished.root, root, symlinks=True)
     return root
 
 
-# --- a record of our own ----------------------------------------------------------------------------
+# --- a made-up record -------------------------------------------------------------------------------
 
 
 class Record:
-    """The record of a run that this process stands for: it goes on for as long as nobody writes its end."""
+    """The record of a run whose owner is this process: it is in progress until its end is written."""
 
     def __init__(self, root: Path, pid: int | None = None) -> None:
         self.root = root
@@ -239,7 +239,7 @@ def test_a_change_that_can_not_be_read_says_why(lab: Lab) -> None:
         await seen(pilot, "✗ add-login", "tasks.md", "UTF-8")
         await pilot.press("enter")
         await seen(pilot, "Stories", "tasks.md", "save the file as UTF-8")
-        lab.openspec("## 1. First\n\n- [ ] 1.1 a\n- [x] 1.2 b\n")  # which is seen without being asked for
+        lab.openspec("## 1. First\n\n- [ ] 1.1 a\n- [x] 1.2 b\n")  # shown without a key press
         await seen(pilot, "1. First", "1/2")
 
     drive(lab.root, act)
@@ -282,7 +282,7 @@ def test_a_run_is_begun_and_watched_until_its_result(lab: Lab) -> None:
         await pilot.press("e")
         await seen(pilot, "ralphtool report")
         assert len(pilot.app.screen_stack) == depth
-        while list(Path(os.environ["TMPDIR"]).glob("ralph/screen/*.log")):  # it is removed when the process is gone
+        while list(Path(os.environ["TMPDIR"]).glob("ralph/screen/*.log")):  # it is removed when the process has ended
             await pilot.pause(0.05)
 
     drive(lab.root, act)
@@ -296,7 +296,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
         await seen(pilot, "add-login")
         await pilot.press("enter")
         await seen(pilot, "r Run")
-        await pilot.press("r", "y", "escape")  # whoever goes elsewhere is told as well
+        await pilot.press("r", "y", "escape")  # the message also appears on another page
         await seen(pilot, "add-login did not start", "nobody")
         assert not list(Path(os.environ["TMPDIR"]).glob("ralph/screen/*.log"))
         await pilot.press("o", "space")
@@ -313,7 +313,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
     assert not runs.list_ids(str(lab.root))
 
 
-# --- saying something -------------------------------------------------------------------------------
+# --- steering ---------------------------------------------------------------------------------------
 
 
 def test_a_question_is_answered_in_place(copied: Path) -> None:
@@ -333,7 +333,7 @@ def test_a_question_is_answered_in_place(copied: Path) -> None:
         await typed(pilot, "use b")
         await seen(pilot, "answered: story 2")
         shutil.rmtree(copied / ".ralph/standing")
-        await pilot.press("a", "q")  # which nobody is told, and which does not close the screen either
+        await pilot.press("a", "q")  # `q` is not sent as an answer, and does not close the screen either
         await seen(pilot, "No question needs your answer")
         await pilot.press("escape")
         (copied / ".ralph/standing").mkdir()
@@ -351,7 +351,7 @@ def test_what_is_said_reaches_the_run(record: Record) -> None:
         await seen(pilot, "▸ 1. First", "p Pause", "x Stop")
         await pilot.press("x")
         await seen(pilot, "y Stop now", "a After this iteration", "n Go on")
-        await pilot.press("enter", "k", "enter", "t", "y")  # neither is what Enter gives, nor is there a retry now
+        await pilot.press("enter", "k", "enter", "t", "y")  # Enter confirms neither, and no retry is possible now
         await pilot.pause()
         assert record.said() == []
         await pilot.press("g")
@@ -511,7 +511,7 @@ def test_a_long_record_is_shown_at_once_and_exactly_in_the_end(record: Record) -
         whole.feed(event)
     assert not following.is_behind
     assert judged(following.view) == 1
-    following.view.is_over = whole.is_over = True  # so that both clocks stand still
+    following.view.is_over = whole.is_over = True  # so that both clocks stop
     assert following.view.render_head(80) == whole.render_head(80)
     assert [following.view.render_row(id, 40) for id in TITLES] == [whole.render_row(id, 40) for id in TITLES]
     assert [one.describe() for one in following.view.activities] == [one.describe() for one in whole.activities]
@@ -625,7 +625,7 @@ def test_without_colours_there_are_none(record: Record, monkeypatch: pytest.Monk
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "add-login")
         styles: list[Style] = []
-        while not any(style.underline for style in styles):  # which marks the chosen row
+        while not any(style.underline for style in styles):  # underlining marks the chosen row
             await pilot.pause(0.05)
             strips = pilot.app.screen._compositor.render_strips()
             styles = [segment.style for strip in strips for segment in strip if segment.style]

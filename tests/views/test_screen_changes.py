@@ -1,4 +1,4 @@
-"""The keys of the full screen that are about changes: preview, filter, new, run, finish, and the diffs of attempts."""
+"""The keys of the full screen for changes: preview, filter, new, run, finish, and the diffs of attempts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_chosen_change_is_previewed(finished: Lab) -> None:
         text = await seen(
             pilot, *wanted, "· 2.1 Make c", "F Finish", "q Quit", "2 of 3 tasks, 1 of 2 stories, 1 not proven"
         )
-        assert "1.1 Make a" not in text  # of what is done, only its name
+        assert "1.1 Make a" not in text  # of a done story, only its name
         assert column_of(text, "Last run") < 5  # below the lists
         await pilot.resize_terminal(200, 50)
         text = await seen(pilot, *wanted, "Users want in.")
@@ -46,7 +46,7 @@ def test_the_chosen_change_is_previewed(finished: Lab) -> None:
             text = text_of(pilot)
         await pilot.resize_terminal(60, 12)
         text = await seen(pilot, "add-login", "Runs", "/ Filter")
-        while "Last run" in text:  # there is room for the lists alone
+        while "Last run" in text:  # there is only room for the lists
             await pilot.pause(0.05)
             text = text_of(pilot)
 
@@ -66,7 +66,7 @@ def test_the_preview_goes_along_with_what_is_chosen(finished: Lab, tmp_path: Pat
         text = await seen(pilot, "1.1 Build a cage", "none yet: r runs it")
         assert "d Diff" not in text
         assert "F Finish" not in text
-        await pilot.press("tab")  # to the runs: the preview is that of the run's change
+        await pilot.press("tab")  # to the runs: the preview shows the run's change
         await seen(pilot, "2.1 Make c", "d Diff")
         (place / "tasks.md").write_bytes(b"\xff")
         await pilot.press("shift+tab", "u")
@@ -87,7 +87,7 @@ def test_tasks_are_ticked_while_the_agent_works(record: Record) -> None:
         await seen(pilot, "✓ 1.1 a")
         await watch(pilot)
         text = await seen(pilot, "▸ 1. First", "✓ 1.1 a", "1/1")
-        assert "2.1" not in text  # only of the story that is worked on
+        assert "2.1" not in text  # only of the story in progress
         record.add("ticked", ticked=[], tasks_done=0, **tick)
         await seen(pilot, "· 1.1 a", "0/1")
         record.add("iteration_started", story="2", attempt=1, attempts=3)
@@ -100,7 +100,7 @@ def test_tasks_are_ticked_while_the_agent_works(record: Record) -> None:
 def test_of_many_tasks_those_around_the_first_open_one_are_shown() -> None:
     view, tasks = WatchedRun(), [Task(f"1.{number}", f"{EVIL} {number}", number < 5) for number in range(1, 31)]
     view.feed(RunStarted())
-    assert view.render_tasks("1", tasks, 20) == []  # nobody works on it
+    assert view.render_tasks("1", tasks, 20) == []  # no agent works on it
     view.feed(IterationStarted(story="1", attempt=1))
     view.feed(Ticked(story="1", ticked=tuple(f"1.{number}" for number in range(1, 13)), tasks_done=12, tasks_total=30))
     lines = view.render_tasks("1", tasks, 20)
@@ -134,7 +134,7 @@ def test_the_diff_of_every_attempt_is_shown(finished: Lab) -> None:
         await seen(pilot, "add-login-2-1")
         await pilot.press("escape", "l")
         await seen(pilot, "What happened", "d Diff")
-        await pilot.press("d")  # the story that is marked is the first
+        await pilot.press("d")  # the first story is selected
         await seen(pilot, "+work")
         await pilot.resize_terminal(200, 50)
         await seen(pilot, "+work", "+- [x] 1.1 Make a")
@@ -174,7 +174,7 @@ def test_the_lists_are_filtered(lab: Lab) -> None:
 
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "add-export", "zoo", "Runs")
-        await pilot.press("slash", "escape")  # which is left again
+        await pilot.press("slash", "escape")  # opened and closed again
         await pilot.press("slash", *"exp")
         text = await seen(pilot, "add-export", "esc Show all")
         assert "zoo" not in text
@@ -183,7 +183,7 @@ def test_the_lists_are_filtered(lab: Lab) -> None:
         await seen(pilot, "add-export  openspec", "About this change")
         await pilot.press("escape")
         await seen(pilot, "add-export", "esc Show all")
-        await pilot.press("slash", *"expx")  # instead of what was there
+        await pilot.press("slash", *"expx")  # replaces the old filter
         await seen(pilot, "nothing has the words expx: esc shows all")
         await pilot.press("enter", "escape")
         text = await seen(pilot, "add-login", "add-export", "zoo", "Runs", "q Quit")
@@ -249,7 +249,7 @@ def test_a_change_is_finished(copied: Path, tmp_path: Path, monkeypatch: pytest.
         await pilot.press("F")
         text = await seen(pilot, "Finish add-login?", "1 story is not done yet", "m Merge", "s Squash", "n Not now")
         assert "Pull request" not in text
-        await pilot.press("enter")  # which is no yes
+        await pilot.press("enter")  # Enter is not a yes
         gh = programs / "gh"
         gh.write_text("#!/bin/sh\nexit 1\n")
         gh.chmod(0o755)

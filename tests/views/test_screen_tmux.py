@@ -1,4 +1,4 @@
-"""The full screen in a real terminal, by the real command: from choosing a change to its result; and killed."""
+"""The full screen in a real terminal, with the real command: from choosing a change to its result; and killed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Terminal:
         self("send-keys", *keys)
 
     def screen(self, *wanted: str) -> str:
-        """What is on the screen, once all of it is."""
+        """The screen as text, once all these texts are on it."""
         seen = ""
         for _ in range(2400):
             seen = self("capture-pane", "-p")
@@ -59,7 +59,7 @@ class Terminal:
 
 @pytest.fixture
 def waiting(lab: Lab) -> Lab:
-    """A project whose agent waits, in its first story, for a file `go` beside the project."""
+    """A project whose agent waits, in the first story, for a file `go` beside the project."""
     wait = {"run": f"while [ ! -e {lab.root.parent}/go ]; do sleep 0.05; done"}
     lab.repository().play({"story": "1", "steps": [{"say": "here I am"}, wait, *DONE]}, default=DONE)
     return lab
@@ -107,7 +107,7 @@ def test_from_choosing_a_change_to_its_result(waiting: Lab, terminal: Terminal) 
 
 
 def screens(lab: Lab) -> list[int]:
-    """The processes that show the screen: the command without anything behind it, at home in this project."""
+    """The processes that show the screen: the command without arguments, running in this project."""
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -125,7 +125,7 @@ def test_a_run_goes_on_when_its_screen_is_killed(waiting: Lab, terminal: Termina
     [screen] = screens(waiting)
     os.kill(screen, signal.SIGKILL)
     assert wait_until(lambda: not screens(waiting))
-    terminal.close()  # and its terminal is gone as well
+    terminal.close()  # and its terminal ends as well
     (waiting.root.parent / "go").touch()
     assert wait_until(lambda: waiting.events()[-1]["type"] == "run_ended")
     assert waiting.events()[-1]["result"] == "done"

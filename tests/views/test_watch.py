@@ -1,4 +1,4 @@
-"""Looking on: records of any length and in any state, a run that goes on, one that dies, one that is played again."""
+"""Watching: records of any length and in any state, a run in progress, one that dies, one that is replayed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ralphtool.views.terminal.picture import RunDisplay
 
 
 class Over:
-    """Nobody needs to wait for more."""
+    """Says that there is nothing more to wait for."""
 
     def is_set(self) -> bool:
         return True
@@ -46,7 +46,7 @@ def said(kind: str, at: str = NOON, **fields: Any) -> Event:
 
 
 def state(picture: RunDisplay) -> dict[str, Any]:
-    """All that a view knows, to be compared."""
+    """Everything a view knows, for comparison."""
     return vars(picture.run)
 
 
@@ -58,7 +58,7 @@ def fed(events: list[Event]) -> RunDisplay:
 
 
 def happening(length: int, seed: int) -> list[Event]:
-    """What may happen, in any order."""
+    """Random events, in any order."""
     dice = random.Random(seed)
     makers: list[tuple[float, Callable[[], Event]]] = [
         (40, lambda: said("output", text=f"{dice.random()} " + "x" * dice.randrange(200))),
@@ -108,7 +108,7 @@ def test_after_catching_up_the_picture_is_as_if_everything_had_been_fed(tmp_path
     assert path.stat().st_size > 1 << 20
     follower = Follower(str(path), lambda: RunDisplay(clock), joins=True)
     shown = list(follower.read_new())
-    assert shown[0] == typed(events[0])  # without which nobody knows what the others are about
+    assert shown[0] == typed(events[0])  # it says what the others are about
     assert shown[-1] == list(skim(map(line, events)))[-1]
     assert len(shown) < 5000
     assert drawn(follower.view, 80, 24)[0].startswith("add-login  claude  ralph/add-login")
@@ -171,7 +171,7 @@ def test_a_record_that_grows_by_pieces_of_lines(tmp_path: Path) -> None:
 
 
 def test_a_line_of_a_hundred_megabytes_is_passed_over(tmp_path: Path) -> None:
-    """All of it, however much of it looks like an event, and wherever our blocks end."""
+    """All of it, however much it looks like events, and wherever blocks end."""
     path = put(tmp_path, ID, note("before"))
     with path.open("ab") as file:
         for _ in range(100):
@@ -195,7 +195,7 @@ def test_a_record_that_is_taken_away_and_put_back_goes_on(tmp_path: Path) -> Non
     path.unlink()
     assert texts(reader) == []
     put(tmp_path, ID, note("a"))
-    assert texts(reader) == []  # it is being written again
+    assert texts(reader) == []  # it is being rewritten
     put(tmp_path, ID, note("a"), note("b"), note("c"))
     assert texts(reader) == ["c"]
     assert reader.restarts == 0
@@ -245,7 +245,7 @@ def test_what_is_no_record_has_no_events(tmp_path: Path, what: str) -> None:
         assert list(Follower(str(path), RunDisplay, joins=joins).follow_events(Over())) == [None]
 
 
-# --- what people say --------------------------------------------------------------------------------
+# --- steering ---------------------------------------------------------------------------------------
 
 GUIDED = {"at": NOON, "type": "steered", "action": "guide", "story": "1", "text": "use bcrypt"}
 PAUSED = {"at": NOON, "type": "paused", "why": "you asked for it"}
@@ -298,11 +298,11 @@ def test_what_a_tool_gave_back_does_not_hide_the_tool() -> None:
     assert "Bash make test" in picture(begun, said("tool", name="Bash", detail="make test"), said("result", text="ok"))
 
 
-# --- a run that is played again ---------------------------------------------------------------------
+# --- replay -----------------------------------------------------------------------------------------
 
 
 def test_a_record_is_played_by_its_own_clock(tmp_path: Path) -> None:
-    """An hour, 36,000 times as quick; then a night, of which nobody waits for more than a moment."""
+    """An hour, 36,000 times as fast; then a night, for which the replay waits only a moment."""
     times = ["12:00:00", "12:30:00", "13:00:00", "23:00:00"]
     path = put(tmp_path, ID, *({**started(), "at": f"2026-03-01T{one}.000000Z"} for one in times))
     made: list[Any] = []
@@ -327,7 +327,7 @@ def test_a_million_times_as_quick_is_not_slow(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
-    """A real run that is over."""
+    """A real run that has ended."""
     lab = Lab(tmp_path_factory.mktemp("finished"))
     lab.repository().play(default=DONE)
     assert lab.loop().exit_code == 0
@@ -429,7 +429,7 @@ def test_a_real_run_is_watched_until_it_is_killed(lab: Lab) -> None:
 
 
 class Made:
-    """A run that this process makes up as it goes on."""
+    """A made-up run, written by this process."""
 
     def __init__(self, ralph: Ralph, *events: Event) -> None:
         self.path = put(ralph.root, ID, started(pid=os.getpid(), at=moment(), stories=30), *events)
@@ -524,7 +524,7 @@ def adding(run: Made, over: threading.Event) -> None:
 
 @pytest.fixture
 def noisy(project: Ralph) -> Iterator[Ralph]:
-    """A run whose agent prints without end, and that has printed a lot."""
+    """A run whose agent prints endlessly, and has already printed a lot."""
     run = Made(project, {"at": moment(), **BEGUN}, *(said("output", NOON, text="x" * 300) for _ in range(50_000)))
     over = threading.Event()
     thread = threading.Thread(target=adding, args=(run, over))

@@ -1,4 +1,4 @@
-"""A run on other machines: every view says which worker works on a story; of a run at home none has a word more."""
+"""A run on other machines: every view names the worker of a story; for a local run none says anything more."""
 
 from __future__ import annotations
 

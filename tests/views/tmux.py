@@ -10,7 +10,7 @@ from pathlib import Path
 from patience import PATIENCE
 from project import TESTS
 
-# Without what would change how Python writes or how wide a terminal is thought to be.
+# Without variables that change Python's output or the width of the terminal.
 BASE = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR", "TMUX")}
 BASE |= {"PYTHONUNBUFFERED": "", "PYTHONIOENCODING": "utf-8"}
 
@@ -34,7 +34,7 @@ class Terminal:
         self("send-keys", "Enter")
 
     def screen(self, *wanted: str) -> str:
-        """What is on the screen, once all of it is."""
+        """The screen as text, once all these texts are on it."""
         seen = ""
         for _ in range(2400):
             seen = self("capture-pane", "-p")

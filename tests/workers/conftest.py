@@ -1,4 +1,4 @@
-"""One real server for all tests of a process; each test has a queue of its own on it."""
+"""One real server for all tests of a process; each test has its own queue on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project whose iterations run on workers: a real server, a bare remote, and workers as processes with own homes."""
+"""A project whose iterations run on workers: a real server, a bare remote, and workers with their own homes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ralphtool.settings.executor import ExecutorSettings
 
 
 class Farm:
-    """The project is `lab`. Everything that a worker has lies in `top/<its name>`."""
+    """The project is `lab`. All files of a worker are in `top/<its name>`."""
 
     def __init__(self, lab: Lab, server: DevServer, queue: str) -> None:
         self.lab = lab
@@ -35,7 +35,7 @@ class Farm:
         subprocess.run(["git", "init", "--quiet", "--bare", self.remote], check=True)
 
     def make(self, tasks: str = FOUR, heartbeat: str = "15m", **config: Any) -> Farm:
-        """Nobody is replaced because the machine is busy, unless a test is about that."""
+        """With a long heartbeat no worker is replaced because the machine is busy; some tests need a short one."""
         self.lab.write("gate.py", CODE)
         self.lab.repository(tasks, tests=[GATE], **{"executor": "temporal", "side_by_side": 2, **config})
         told = {"address": self.server.address, "queue": self.queue, "remote": str(self.remote), "heartbeat": heartbeat}
@@ -46,7 +46,7 @@ class Farm:
         return self
 
     def start_worker(self, name: str = "anna", *options: str, **env: str) -> subprocess.Popen[bytes]:
-        """Returns when it takes work."""
+        """Returns when the worker takes work."""
         place = self.top / name
         for folder in ("home", "tmp"):
             (place / folder).mkdir(parents=True, exist_ok=True)
@@ -74,7 +74,7 @@ class Farm:
         return worker.wait(PATIENCE)
 
     def wait_for(self, name: str) -> None:
-        """A file that an agent makes in the folder that all share."""
+        """Waits for a file that an agent creates in the shared folder."""
         assert wait_until(lambda: (self.meet / name).exists() or not self.all_work()), self.describe()
         assert (self.meet / name).exists(), self.describe()
 
@@ -82,7 +82,7 @@ class Farm:
         return all(worker.poll() is None for worker in self.workers.values())
 
     def describe(self) -> str:
-        """What there is to know about a test that waits in vain."""
+        """Everything known about a test that waits in vain."""
         logs = [f"{name}: {(self.top / name / 'log').read_text()}" for name in self.workers]
         with closing(Link.open(ExecutorSettings(address=self.server.address, queue=self.queue))) as link:
             told = [*link.list_workers(), *link.list_jobs()]
@@ -93,12 +93,12 @@ class Farm:
         (self.meet / name).touch()
 
     def count_agents(self) -> int:
-        """How many have begun, of those whose first step is `count`."""
+        """How many agents with `count` as their first step have started."""
         counted = self.meet / "agents"
         return len(counted.read_text().splitlines()) if counted.exists() else 0
 
     def hold_pushes(self, hook: str, refs: str = "refs/ralph/results/*-work-*") -> None:
-        """A push of such a ref makes the file `pushing`, and waits for `push`: before or after the ref is made."""
+        """A push of such a ref creates the file `pushing`, and waits for `push`: before or after the ref is created."""
         wait = f"touch {self.meet}/pushing; while [ ! -e {self.meet}/push ]; do sleep 0.05; done"
         self.write_hook(hook, f'while read old new ref; do case "$ref" in {refs}) {wait};; esac; done')
 
@@ -109,7 +109,7 @@ class Farm:
         return path
 
     def check_done(self, *stories: str) -> None:
-        """One commit for each, every one of them green; nothing is left, and nobody was charged."""
+        """One green commit for each; nothing is left, and no attempt was charged."""
         assert sorted(list_stories(self.lab)) == sorted(stories)
         check_commits(self.lab)
         assert read_remote(self.remote, "for-each-ref") == ""
@@ -126,7 +126,7 @@ class Farm:
         assert wait_until(lambda: not self.list_left()), self.list_left()
 
     def list_left(self, name: str = "") -> list[str]:
-        """The processes of agents, gates and workers; of one worker."""
+        """The processes of agents, gates and workers, or of one worker."""
         return processes_with(f"{self.top}/{name}")
 
 
@@ -135,7 +135,7 @@ def find_worker_events(events: list[dict[str, Any]], story: str) -> list[str]:
 
 
 def finish(run: subprocess.Popen[bytes]) -> None:
-    """A run comes to its end, with everything done."""
+    """Waits for the end of a run, with everything done."""
     out, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, (out.decode()[-4000:], err.decode())
 
@@ -150,7 +150,7 @@ def count(farm: Farm) -> dict[str, Any]:
 
 
 def pause_until(farm: Farm, begun: str, go: str) -> dict[str, Any]:
-    """A step of a script: tells that it has come there, and waits."""
+    """A step of a script that creates a file and waits for another."""
     return {"run": f"touch {farm.meet}/{begun}; while [ ! -e {farm.meet}/{go} ]; do sleep 0.05; done"}
 
 

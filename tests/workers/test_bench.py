@@ -19,7 +19,7 @@ from ralphtool.workspace.git import Repository
 
 
 def build_order(lab: Lab, red_elsewhere: bool) -> Order:
-    """Work that breaks the gate. On the machine that measured what was red before, the gate may have been red too."""
+    """Work that breaks the gate. On the machine that measured the baseline, the gate may already have been red."""
     base, home = lab.git("rev-parse", "main"), Repository.find(str(lab.root))
     assert home
     lab.write("parts/1.txt", " ")

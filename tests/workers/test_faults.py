@@ -1,4 +1,4 @@
-"""Machines that die, hang, or are cut off while they work: each story is done once, and nobody is charged for it."""
+"""Machines that die, hang, or lose their connection while they work: each story is done once, at no extra attempt."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wait_for_turn(farm: Farm) -> dict[str, Any]:
 
 @pytest.mark.parametrize("hook", ["post-receive", "pre-receive"])
 def test_a_worker_that_is_killed_while_it_pushes(farm: Farm, hook: str) -> None:
-    """What it has pushed is used, and no agent does it again. What it has not is done by another: the first counts."""
+    """Pushed work is used, and no agent repeats it. Another worker repeats unpushed work: the first result counts."""
     farm.make(ONE, heartbeat="5s").lab.play(default=[count(farm), *WRITES])
     farm.hold_pushes(hook)
     farm.start_worker("anna")
@@ -51,13 +51,13 @@ def test_the_agent_dies_with_its_worker(farm: Farm, record_property: Callable[[s
     farm.stop_worker("anna", signal.SIGKILL)
     assert wait_until(lambda: not farm.list_left("anna/")), farm.list_left("anna/")
     record_property("seconds until the agent was gone", round(time.monotonic() - began, 2))
-    kill(run)  # it would wait for the end of what nobody ends
+    kill(run)  # it would wait for a job that never ends
     assert list_stories(farm.lab) == []
 
 
 @pytest.mark.parametrize("is_over", [False, True], ids=["meanwhile", "after the run"])
 def test_a_worker_that_hangs_and_comes_back(farm: Farm, is_over: bool) -> None:
-    """Another one has its story by then: what the late one has done counts for nothing, and leaves nothing."""
+    """Another worker has its story by then: the late work does not count, and leaves nothing."""
     farm.make(ONE, heartbeat="5s").lab.play(default=[count(farm), wait_for_turn(farm), *WRITES])
     anna = farm.start_worker("anna")
     run = farm.lab.start("add-login")
@@ -92,7 +92,7 @@ def test_an_agent_that_is_killed_alone_has_failed_as_it_would_at_home(farm: Farm
 
 
 def kill_server_twice(farm: Farm) -> None:
-    """Once while agents work, which go on, and once when one has ended: its result comes later."""
+    """Once while agents work, which continue, and once when one has ended, whose result comes later."""
     farm.make(TWO).lab.play(default=[count(farm), pause_until(farm, "begun-{story}", "go-{story}"), *WRITES])
     farm.start_worker("anna")
     run = farm.lab.start("add-login")
@@ -112,7 +112,7 @@ def kill_server_twice(farm: Farm) -> None:
 
 
 def miss_server_until_it_is_done(farm: Farm) -> None:
-    """The server may take the worker for dead. What that has done meanwhile counts, and is not done again."""
+    """The server may take the worker for dead. Its work in the meantime counts, and is not repeated."""
     run = begin_and_kill_server(farm)
     farm.let_go("go-1")
     assert wait_until(lambda: read_remote(farm.remote, "for-each-ref", "refs/ralph/results"))
@@ -124,7 +124,7 @@ def miss_server_until_it_is_done(farm: Farm) -> None:
 
 
 def miss_server_while_it_works(farm: Farm) -> None:
-    """The worker is heard before it is taken for dead, or after: then it is done twice, and counts once."""
+    """The worker reports before it is taken for dead, or after: then the work is done twice, and counts once."""
     run = begin_and_kill_server(farm)
     time.sleep(6)  # by the server's clock: there is nothing else to wait for
     farm.server.start()

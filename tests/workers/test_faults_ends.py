@@ -1,4 +1,4 @@
-"""Runs and workers that somebody ends, two runs of one change, and what must not be told to anybody."""
+"""Runs and workers that a person stops, two runs of one change, and secrets."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from ralphtool.loop.run_claim import RunClaim
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.remote import Remote
 
-# --- a run that is ended ----------------------------------------------------------------------------
+# --- a run that is stopped --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("when", ["works", "waits", "pushes"])
 def test_a_run_that_is_ended_while_a_job(farm: Farm, when: str) -> None:
-    """As at home: nothing goes on, half of a work is kept by a ref, and finished work is what the next run has."""
+    """As in a local run: nothing continues, partial work is kept by a ref, and the next run has the finished work."""
     goes_on = f"[ -e parts/{{story}}.txt ] && touch {farm.meet}/found; true"
     hangs = {"run": f"touch {farm.meet}/begun; [ -e {farm.meet}/go ] || sleep 3620"}
     steps = [count(farm), {"run": goes_on}, part(), *([hangs] if when == "works" else []), *WRITES]
@@ -39,7 +39,7 @@ def test_a_run_that_is_ended_while_a_job(farm: Farm, when: str) -> None:
     run.send_signal(signal.SIGINT)
     farm.let_go("push")
     run.communicate(timeout=PATIENCE)
-    farm.let_go("go")  # not before: the agent looks for it when it has told that it has begun
+    farm.let_go("go")  # not before: the agent looks for it after it has created `begun`
     assert run.returncode == 130
     assert wait_until(lambda: not processes_of_agents(farm)), processes_of_agents(farm)
     assert read_remote(farm.remote, "for-each-ref") == ""
@@ -59,15 +59,15 @@ def has_come_to(farm: Farm, when: str) -> bool:
 
 
 def processes_of_agents(farm: Farm) -> list[str]:
-    """A worker keeps its box, and who watches over it, for the next order."""
+    """Without the box and its supervisor, which a worker keeps for the next order."""
     return [one for one in farm.list_left("anna/") if "script.json" in one or "sleep" in one]
 
 
-# --- a worker that is ended -------------------------------------------------------------------------
+# --- a worker that is stopped -----------------------------------------------------------------------
 
 
 def stop_while_it_works(farm: Farm) -> None:
-    """What there is, is handed over, and another one goes on from there."""
+    """The partial work is handed over, and another worker continues from there."""
     goes_on = {"run": f"[ -e parts/{{story}}.txt ] && touch {farm.meet}/found; true"}
     hangs = {"run": f"touch {farm.meet}/begun; [ -e {farm.meet}/go ] || sleep 3621"}
     farm.make(ONE).lab.play(default=[count(farm), goes_on, part(), hangs, *WRITES])
@@ -85,7 +85,7 @@ def stop_while_it_works(farm: Farm) -> None:
 
 
 def stop_while_it_proves(farm: Farm) -> None:
-    """Another one proves it: half a proof says nothing, and the work is not done again."""
+    """Another worker proves it: half a proof means nothing, and the work is not repeated."""
     farm.make(ONE).lab.play(default=[count(farm), *WRITES])
     wait = f"touch {farm.meet}/proving; while [ ! -e {farm.meet}/go ]; do sleep 0.05; done"
     set_gate(farm.lab, f"test ! -e parts/1.txt || {{ {wait}; }}")
@@ -110,7 +110,7 @@ def test_a_worker_that_is_stopped(farm: Farm, stop: Callable[[Farm], None]) -> N
 
 
 def test_one_run_of_a_change_at_a_time(farm: Farm, tmp_path: Path) -> None:
-    """The second, in another clone of the project, is told which one has it; the first does not notice."""
+    """The second, in another clone of the project, is told which run has it; the first is not affected."""
     farm.make(ONE).lab.play(default=[pause_until(farm, "begun", "go"), *WRITES])
     (tmp_path / "other").mkdir()
     other = Lab(tmp_path / "other")
@@ -129,7 +129,7 @@ def test_one_run_of_a_change_at_a_time(farm: Farm, tmp_path: Path) -> None:
 
 
 class ClaimBench:
-    """Claims of several folders, with times of their own."""
+    """Claims of several folders, each with its own times."""
 
     def __init__(self, top: Path) -> None:
         self.top = top
@@ -161,7 +161,7 @@ def test_a_claim_that_moves_is_not_taken(tmp_path: Path) -> None:
 
 def test_a_dead_claim_is_taken_and_its_holder_stops_if_it_lives(tmp_path: Path) -> None:
     bench = ClaimBench(tmp_path)
-    first = bench.claim("first", beat=3.0).take(lambda: False, lambda text: None)  # its machine sleeps, it seems
+    first = bench.claim("first", beat=3.0).take(lambda: False, lambda text: None)  # its machine seems to sleep
     second = bench.claim("second", beat=900.0, lease=0.1).take(lambda: False, lambda text: None)
     assert wait_until(lambda: bench.lost == ["first"])
     held = bench.find()
@@ -172,7 +172,7 @@ def test_a_dead_claim_is_taken_and_its_holder_stops_if_it_lives(tmp_path: Path) 
 
 
 def test_what_is_pushed_for_an_order_that_is_gone_is_refused(tmp_path: Path) -> None:
-    """Who comes back after the run is over leaves nothing on the remote."""
+    """A worker that comes back after the run has ended leaves nothing on the remote."""
     lab = Lab(tmp_path)
     lab.repository(ONE)
     subprocess.run(["git", "init", "--quiet", "--bare", tmp_path / "remote.git"], check=True)

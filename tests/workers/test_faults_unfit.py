@@ -1,4 +1,4 @@
-"""Workers that can't do it, and remotes that do not take it: somebody says so, and the story is done nevertheless."""
+"""Workers that can't do the work, and remotes that refuse it: that is reported, and the story is done nevertheless."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ralphtool import __version__
 
 @contextmanager
 def start_without_agent(farm: Farm) -> Iterator[str]:
-    """The script is looked for where a worker was started."""
+    """A worker looks for the script in the folder where it was started."""
     config = farm.lab.read(".ralph/config.toml").replace(str(farm.lab.script), "script.json")
     farm.lab.write(".ralph/config.toml", config)
     for place in (farm.lab.root, farm.top / "berta"):
@@ -94,7 +94,7 @@ def test_what_a_worker_can_not_do_is_done_by_another(farm: Farm, start: Start) -
 
 
 def test_a_worker_that_sends_something_else(farm: Farm) -> None:
-    """What it has pushed is not used, whoever changed it, and the story goes to another worker."""
+    """What it pushed is not used, no matter what changed it, and the story goes to another worker."""
     farm.make(ONE).lab.play(default=[count(farm), *WRITES])
     other = "$(git commit-tree -m other $(git hash-object -t tree /dev/null))"
     swap = f'case "$ref" in refs/ralph/results/*-work-*) git update-ref "$ref" {other};; esac'
@@ -110,7 +110,7 @@ def test_a_worker_that_sends_something_else(farm: Farm) -> None:
 
 
 def test_a_story_that_loses_one_worker_after_another_is_charged(farm: Farm) -> None:
-    """Most likely it is the story: to try it on machine after machine would never end.
+    """The story is the likely cause: trying it on one machine after another would never end.
 
     The server gives a job to three workers before it is lost, and a story that is lost three times has failed.
     """
@@ -137,7 +137,7 @@ def has_failed(farm: Farm) -> bool:
 
 
 def test_a_remote_that_refuses_what_was_done(farm: Farm) -> None:
-    """It is kept by its worker until the remote takes it: no agent does it again."""
+    """The worker keeps the work until the remote accepts it: no agent repeats it."""
     farm.make(ONE).lab.play(default=[count(farm), *WRITES])
     refuses = (
         'while read old new ref; do case "$ref" in refs/ralph/results/*) echo "we are full" >&2; exit 1;; esac; done'

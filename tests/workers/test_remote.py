@@ -1,4 +1,4 @@
-"""What goes by way of a shared remote: which refs are whose, what others may write here, and what is told of a URL."""
+"""The traffic through a shared remote: which run owns which refs, what others may write here, how a URL is shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def commit(remote: Remote, contents: dict[str, bytes] | None = None) -> str:
 
 
 def test_the_refs_of_a_run_that_is_alive_stay(remote: Remote) -> None:
-    """A project may run several changes at once, each with refs of its own."""
+    """A project may run several changes at once, each with its own refs."""
     made = commit(remote)
     own, other = ("refs/ralph/orders/a-1/001-work-x", "refs/ralph/results/b-1/001-prove-x")
     remote.push({own: made, other: made})

@@ -1,4 +1,4 @@
-"""Runs whose iterations happen on workers: the same results as at home."""
+"""Runs whose iterations happen on workers: the same results as in local runs."""
 
 from __future__ import annotations
 

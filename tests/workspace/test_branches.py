@@ -1,4 +1,4 @@
-"""Whether a repository can have branches of changes, told without asking git: a wrong no would hide a run's work."""
+"""Whether a repository can have branches of changes, found without git: a wrong "no" would hide a run's work."""
 
 from __future__ import annotations
 

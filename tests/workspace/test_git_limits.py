@@ -1,4 +1,4 @@
-"""A git command that hangs is ended: it could be kept waiting by what an agent left."""
+"""A git command that hangs is killed: files that an agent left could keep it waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from git's own files is what git says, or nothing."""
+"""Reading git's own files gives the same as git itself, or nothing."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_anything_unusual_is_left_to_git(lab: Lab, repository: Repository, how: 
     commit, ref = lab.git("rev-parse", "HEAD"), Path(repository.common, "refs/heads/main")
     name = make_unusual(lab, repository, how, commit, ref)
     assert read(repository, name) is None
-    if how != "a pipe":  # git would wait for whoever writes to it
+    if how != "a pipe":  # git would wait for a writer
         assert repository.resolve(name) == ask(repository, name)
 
 

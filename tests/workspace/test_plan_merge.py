@@ -1,4 +1,4 @@
-"""An edited plan: what is which story now, and which boxes are ticked, by a table."""
+"""An edited plan: which story is which now, and which boxes are ticked, as a table."""
 
 from __future__ import annotations
 

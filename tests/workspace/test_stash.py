@@ -1,4 +1,4 @@
-"""The user's tree is lent to an agent that spoils all it can, and comes back byte for byte, after a kill too."""
+"""An agent that spoils everything it can uses the user's tree, which is restored byte for byte, even after a kill."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ralphtool.workspace.in_place import InPlace
 from ralphtool.workspace.worktree import Worktree
 
 CHANGE = "add-login"
-MINE = "mine\n"  # all that is the user's own says so: no commit may contain it
+MINE = "mine\n"  # in all of the user's own files: no commit may contain it
 COMMITTED = {
     "README.md": "hello\n",
     "src/a.txt": "a\n",
@@ -75,10 +75,10 @@ class User:
         else:
             full.unlink()
 
-    # --- what has to be the same ----------------------------------------------------------------
+    # --- what must be the same ------------------------------------------------------------------
 
     def files(self) -> Files:
-        """Files, links and empty folders, with mode and content; nothing of git's own."""
+        """Files, links and empty folders, with mode and content, without git's own."""
         top = os.fsencode(self.top)
         seen: Files = {}
         for folder, folders, names in os.walk(top):
@@ -118,7 +118,7 @@ class User:
 
 
 def differences(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """What is not as it was, in few words."""
+    """The differences, in few words."""
     found = [
         f"{os.fsdecode(path)}: {_short(before['files'].get(path))} became {_short(after['files'].get(path))}"
         for path in sorted({**before["files"], **after["files"]})
@@ -149,7 +149,7 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> User:
 
 
 def spoil(user: User, known: Files) -> None:
-    """An agent that writes over everything it finds, and to every name that the user has a file of."""
+    """An agent that overwrites everything it finds, and every name that the user has a file for."""
     for path in known:
         if path != b".git" and not path.endswith(b"/") and not any(one in path for one in LEFT_ALONE):
             _spoil_one(os.path.join(os.fsencode(user.top), path))
@@ -173,7 +173,7 @@ def _spoil_one(full: bytes) -> None:
 
 
 def one_story(user: User, here: InPlace, before: Files) -> None:
-    """Begins, sees that nothing of the user's is about to be committed, lets the agent work, and keeps its work."""
+    """Begins, checks that none of the user's files would be committed, lets the agent work, and keeps its work."""
     assert here.begin(None) is None
     assert here.take().paths == ()
     here.begin(None)
@@ -191,7 +191,7 @@ def is_free_of_the_users(user: User, name: str) -> bool:
     return found.returncode == 1
 
 
-# --- all that a tree can be --------------------------------------------------------------------------
+# --- all kinds of trees ------------------------------------------------------------------------------
 
 
 def modified(user: User) -> None:
@@ -568,13 +568,13 @@ def test_everything_is_back_after_a_run_that_was_killed(user: User, make: Callab
     here.open("run-1", [])
     one_story(user, here, before["files"])
     spoil(user, before["files"])
-    os.close(here._lock)  # what the end of a process does
+    os.close(here._lock)  # as the end of a process does
     assert "back" in user.recover()
     assert differences(before, user.state()) == []
     assert user.recover() == ""
 
 
-# --- what git ignores -------------------------------------------------------------------------------
+# --- ignored files ----------------------------------------------------------------------------------
 
 
 def ignored(user: User) -> dict[str, Any]:
@@ -628,15 +628,15 @@ def test_an_ignored_folder_that_an_agent_puts_in_the_place_of_a_file_goes(user: 
     assert differences(before, user.state()) == []
 
 
-# --- cut off at every step --------------------------------------------------------------------------
+# --- interrupted at every step ----------------------------------------------------------------------
 
 
 class Cut(BaseException):
-    """Stands for the end of the process."""
+    """Simulates the end of the process."""
 
 
 def cut_at(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """The call with this number that changes a file's name, or removes one, is not made."""
+    """Fails before the call with this number that renames or removes a file."""
     left = [number]
 
     def cutting(act: Callable[..., None]) -> Callable[..., None]:
@@ -702,7 +702,7 @@ def test_cut_off_while_returning(user: User, number: int) -> None:
 
 
 def test_a_move_that_fails_leaves_nothing_aside(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a folder in the tree belongs to somebody else: the run can't begin, so the tree stays the user's."""
+    """As if a folder in the tree belongs to another user: the run can't start, so the tree stays the user's."""
     before = everything(user)
 
     def refused(source: str, target: str) -> None:
@@ -808,7 +808,7 @@ def test_what_the_user_commits_in_the_main_tree_while_a_linked_one_is_lent_stays
 
 
 def test_what_the_user_does_in_another_tree_meanwhile_stays(user: User) -> None:
-    """A branch that they leave for another one, and a tag that they fetch or make."""
+    """They switch from one branch to another, and fetch or create a tag."""
     other = linked(user)
     here = user.here()
     here.open("run-1", [])

@@ -1,4 +1,4 @@
-"""Changed files put back as they were, and forth again."""
+"""Changed files that are put back to their old version, and then forward again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four ways to speak to a model, as a client of each maker's real API does: nothing of ours reads the answers."""
+"""The four APIs of models, as a client of each maker's real API uses them: no code of ralphtool reads the answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ralphtool.testing import (
 
 
 class Talk(NamedTuple):
-    """A conversation so far. `told` is what tools told: before each, the model called one."""
+    """A conversation so far. `told` are the results of tools: before each, the model called one."""
 
     prompt: str = "Do it."
     system: str = "Be good."
@@ -26,7 +26,7 @@ class Talk(NamedTuple):
 
 
 class Heard(NamedTuple):
-    """An answer, as a client understands it. Without its end it is only the beginning of one."""
+    """An answer, as a client understands it. Without its end it is incomplete."""
 
     text: str
     calls: list[tuple[str, Any]]
@@ -52,7 +52,7 @@ class Api:
     """One maker's API, from the client's side."""
 
     name: str
-    reasons: tuple[str, str]  # why an answer ended: it was said; a tool is called
+    reasons: tuple[str, str]  # why an answer ended: it is complete; a tool is called
 
     def path(self, stream: bool) -> str:
         raise NotImplementedError
@@ -74,14 +74,14 @@ class Api:
 
 
 def events(data: bytes) -> Iterator[tuple[str, str]]:
-    """Name and data of each server-sent event that came whole."""
+    """Name and data of each complete server-sent event."""
     for block in data.decode().split("\n\n")[:-1]:
         fields = dict(line.split(": ", 1) for line in block.split("\n"))
         yield fields.get("event", ""), fields["data"]
 
 
 def named_events(data: bytes) -> list[dict[str, Any]]:
-    """Those of the makers that name each event as its data does."""
+    """The events of makers whose event names equal the types in the data."""
     found = [(name, json.loads(text)) for name, text in events(data)]
     assert [name for name, _ in found] == [each["type"] for _, each in found]
     return [each for _, each in found]

@@ -32,7 +32,7 @@ def running() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def model(running: ModelServer) -> ModelServer:
-    """A server as if it were a new one: to begin and to end one takes its time, which most tests are not about."""
+    """A server that is reset to look new: starting and stopping one is slow, and most tests are not about that."""
     running.scenario, running.root, running.headers = script(), "", {}
     for record in (running.requests, running.errors, running.began):
         record.clear()

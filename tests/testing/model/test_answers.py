@@ -1,4 +1,4 @@
-"""The scripted model, as a client of each maker's real API sees it: what is answered."""
+"""The scripted model, as a client of each maker's real API sees it: the answers."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from ralphtool.testing import (
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 
-# --- the four ways to speak to a model --------------------------------------------------------------
+# --- the four APIs ----------------------------------------------------------------------------------
 
 
 def answered(
     model: ModelServer, turn: Turn, api: Api, talk: Talk | None = None, *, stream: bool = True, root: str = ""
 ) -> Heard:
-    """What one client hears of one turn."""
+    """What one client receives for one turn."""
     model.scenario, model.root = script(turn), root
     heard = hear(model, api, talk, stream=stream)
     assert model.errors == []
     return heard
 
 
-# --- what is answered -------------------------------------------------------------------------------
+# --- the answers ------------------------------------------------------------------------------------
 
 
 def test_what_is_said_comes_word_for_word_with_its_usage(model: ModelServer, api: Api, stream: bool) -> None:

@@ -45,7 +45,7 @@ from ralphtool.testing import (
     script,
 )
 
-# By status: what is answered with, and how the maker calls that.
+# By status: the status of the answer, and the maker's name for the error.
 ERRORS: dict[str, dict[int, tuple[int, str]]] = {
     "anthropic": {
         401: (401, "authentication_error"),
@@ -102,7 +102,7 @@ def test_an_error_has_the_words_and_headers_of_the_script(model: ModelServer, ap
 
 
 def limited(model: ModelServer, api: Api, reset_in: float, **more: Any) -> tuple[Reply, range]:
-    """The answer, and the moments that the limit may end at."""
+    """The answer, and the times at which the limit may end."""
     model.scenario = script(Fail(status=429, reset_in=reset_in, **more))
     before = round(time.time() + reset_in)
     reply = ask(model, api)
@@ -237,7 +237,7 @@ def test_an_object_drips_too(model: ModelServer, api: Api) -> None:
 
 
 def closed_amid(scenario: Callable[[Request], Turn], *apis: Api) -> list[Future[Reply]]:
-    """What clients got who were waiting when the server closed. Nothing of it is left running."""
+    """What waiting clients got when the server closed. It leaves no thread running."""
     before = set(threading.enumerate())
     with ThreadPoolExecutor() as pool:
         with ModelServer(scenario) as model:

@@ -1,4 +1,4 @@
-"""A receiver of OTLP/HTTP, on this machine: it reads what it is sent by the real protocol."""
+"""A receiver of OTLP/HTTP, on this machine: it reads requests with the real protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS: dict[str, Any] = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics":
 
 
 class Receiver:
-    """What was sent, by path; `answers` are the statuses of the next answers, 200 when there is none."""
+    """The requests, by path; `answers` are the statuses of the next answers, 200 if there are none."""
 
     def __init__(self) -> None:
         self.bodies: dict[str, list[bytes]] = {path: [] for path in KINDS}

@@ -126,7 +126,7 @@ def test_content_is_a_setting(ralph: Ralph) -> None:
 
 
 def begin(ralph: Ralph) -> Path:
-    """The record of a run that goes on: it is this process that runs it."""
+    """The record of a run in progress: this process counts as its owner."""
     return put(ralph.root, RUN, RECORD[0] | {"at": moment(), "pid": os.getpid()})
 
 
@@ -193,7 +193,7 @@ def test_a_refusal_is_told_without_secrets(ralph: Ralph, receiver: Receiver, sta
     assert f"answered {status}" in " ".join(told.stderr.split())
     assert words in told.stderr
     assert "SECRET" not in told.stderr + told.stdout
-    assert len(receiver.headers) == 1  # neither tried again, nor followed elsewhere
+    assert len(receiver.headers) == 1  # neither retried nor redirected
 
 
 def test_what_passes_is_tried_again(receiver: Receiver) -> None:

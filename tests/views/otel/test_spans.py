@@ -70,7 +70,7 @@ def decode(*told: dict[str, Any]) -> list[events.Event]:
 
 
 def parse(spans: list[Span]) -> list[trace_pb2.Span]:
-    """Our JSON as the real protocol reads it; a field that it does not know is an error."""
+    """ralphtool's JSON as the real protocol reads it; an unknown field is an error."""
     request = json_format.Parse(otlp.encode_spans(RUN, spans), ExportTraceServiceRequest())
     [resource] = request.resource_spans
     names = {one.key: one.value.string_value for one in resource.resource.attributes}
@@ -83,7 +83,7 @@ def find(spans: list[Span], name: str, nth: int = 0) -> Span:
 
 
 def check(spans: list[Span]) -> None:
-    """What holds for the spans of any record. Ids are bytes in the protocol, and base64 in the JSON of others."""
+    """Checks the spans of any record. Ids are bytes in the protocol, and base64 in the JSON of others."""
     read = json.loads(otlp.encode_spans(RUN, spans))["resourceSpans"][0]["scopeSpans"][0]["spans"]
     assert len({one["spanId"] for one in read}) == len(read) == len(parse(spans))
     known = {one["spanId"] for one in read}
@@ -120,7 +120,7 @@ def test_times_are_those_of_the_record() -> None:
 
 def test_attributes_follow_the_conventions() -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # they are on the move to a package of their own
+        warnings.simplefilter("ignore")  # they are moving to a separate package
         from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
 
     spans = build_spans(decode(*NIGHT), RUN)

@@ -1,4 +1,4 @@
-"""A browser for each worker, and servers that are ended when their test is."""
+"""A browser for each worker, and servers that end with their test."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 @pytest.fixture
 def look(browser: Browser) -> Iterator[Callable[..., Tab]]:
-    """Opens an address in a browser with no cookies; at the end nothing may have been complained about."""
+    """Opens an address in a browser without cookies; at the end there must be no complaints."""
     opened: list[Tab] = []
 
     def start(address: str, **options: Any) -> Tab:

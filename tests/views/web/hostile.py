@@ -1,4 +1,4 @@
-"""A real server of the page, spoken to byte by byte: what a browser would never send can be sent as well."""
+"""A real server of the page, with requests byte by byte, so that tests can send what a browser never would."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from ralphtool.views.web.checks import Site
 from ralphtool.views.web.served import Served
 
 CHANGE = "add-login"
-OTHER_RUN = "add-login-20260302-220000-2b2b"  # whose record was written by somebody who wants to read other files
+OTHER_RUN = "add-login-20260302-220000-2b2b"  # its record was written by an attacker who wants to read other files
 SECRET = "the-secret-of-the-owner"
 GUARDS = {
-    "connection": "close",  # so that nothing that comes behind a request is heard
+    "connection": "close",  # so that nothing after a request is read
     "cache-control": "no-store",
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
     "cross-origin-resource-policy": "same-origin",
 }
-# What the HTTP library says by itself to what is no HTTP, or comes on one connection too many.
+# The HTTP library's own answers to anything that is not HTTP, or to one connection too many.
 NOT_OURS = (b"Invalid HTTP request received.", b"Service Unavailable")
 
-Changes = Mapping[str, Sequence[str]]  # a header's name, and the values that it has instead of the honest one
+Changes = Mapping[str, Sequence[str]]  # a header's name, and the values that replace the honest one
 Where = tuple[str, int] | str  # an address, or the path of a socket
 
 
@@ -45,7 +45,7 @@ class Answer(NamedTuple):
 
     @property
     def status(self) -> int:
-        """0 if the connection was closed without a word."""
+        """0 if the connection was closed without an answer."""
         return int(self.raw.split(b" ", 2)[1]) if self.raw else 0
 
     @property
@@ -66,7 +66,7 @@ class Answer(NamedTuple):
 
 
 class Server:
-    """`ralphtool web` in a process of its own; whoever holds this has logged in."""
+    """`ralphtool web` in a separate process, with a logged-in client."""
 
     def __init__(self, ralph: Ralph, *options: str, socket_path: str = "") -> None:
         self.ralph = ralph
@@ -101,13 +101,13 @@ class Server:
         self.process.terminate()
         self.process.communicate(timeout=PATIENCE)
 
-    # --- speaking
+    # --- requests
 
     def connect(self) -> socket.socket:
         return connect(self.where)
 
     def ask(self, said: bytes) -> Answer:
-        """Says something, and reads until the server closes."""
+        """Sends data, and reads until the server closes."""
         with self.connect() as line:
             send(line, said)
             return read_answer(line)
@@ -120,7 +120,7 @@ class Server:
         body: bytes = b"",
         version: str = "1.1",
     ) -> bytes:
-        """A request: an honest one of our page, but for the changes."""
+        """A request: an honest one of the page, except for the changes."""
         headers = {**self._list_honest(method, body), **(changes or {})}
         lines = [f"{method} {self._add_key(target or self.log)} HTTP/{version}"]
         lines += [f"{name}: {value}" for name, values in headers.items() for value in values]
@@ -128,7 +128,7 @@ class Server:
         return text.encode("latin-1") + b"\r\n\r\n" + body
 
     def _add_key(self, target: str) -> str:
-        """A stream has its key in its query, since a browser gives it no headers."""
+        """A stream has its key in the query, since a browser can't send headers with it."""
         is_bare = target.partition("?")[0] == "/api/stream" and "key=" not in target and hasattr(self, "key")
         return f"{target}{'&' if '?' in target else '?'}key={self.key}" if is_bare else target
 
@@ -147,7 +147,7 @@ class Server:
         return self.ask(self.build("GET", target, changes))
 
     def build_order(self, changes: Changes | None = None, **fields: Any) -> bytes:
-        """To pause the change, but for the fields that are named."""
+        """A command to pause the change, except for the given fields."""
         order = {"project": self.project, "do": "pause", "change": CHANGE, **fields}
         return self.build("POST", "/api/do", changes, json.dumps(order).encode())
 
@@ -155,7 +155,7 @@ class Server:
         return self.build("POST", "/api/login", changes, json.dumps({"token": token}).encode())
 
     def log_in(self) -> tuple[str, str]:
-        """A new cookie, and what goes with it."""
+        """A new cookie, and its CSRF token."""
         answer = self.ask(self.build_login(self.token, {"Cookie": []}))
         assert answer.status == 200, answer.raw
         self.stream_key = str(answer.json["stream"])
@@ -165,7 +165,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What tells the most: a line of it has the name of the change."""
+        """The target that reveals most: a line of the log has the name of the change."""
         return self.name_run("log", before=self.end)
 
     @property
@@ -174,24 +174,24 @@ class Server:
         return str((self.ralph.root / ".ralph/runs" / RUN / "events.jsonl").stat().st_size)
 
     def name_run(self, what: str, **query: str) -> str:
-        """An address of what there is about a run; the query's values are as they are sent."""
+        """An address for something about a run; the query's values are sent as they are."""
         given = {"project": self.project, "run": RUN, **query}
         return f"/api/{what}?" + "&".join(f"{name}={value}" for name, value in given.items())
 
     @contextmanager
     def listen(self, target: str, room: int = 0) -> Iterator[socket.socket]:
-        """A stream that has been asked for, and that nobody has read from yet."""
+        """A requested stream that has not been read from yet."""
         with connect(self.where, room) as line:
             send(line, self.build("GET", target))
             yield line
 
-    # --- how it is
+    # --- its state
 
     def is_answering(self) -> bool:
         return self.get("/api/session").status == 200
 
     def look(self) -> tuple[list[str], int]:
-        """What no refused request changes: what is said to runs, and how often the server has failed."""
+        """What no refused request may change: the steering commands, and the number of server errors."""
         said = [str(path) for path in sorted(self.ralph.root.glob(".ralph/steering/**/*"))]
         return said, self._errors.read_bytes().count(b"Traceback")
 
@@ -208,7 +208,7 @@ class Server:
 
 
 def connect(where: Where, room: int = 0) -> socket.socket:
-    """`room` is for what has come and is not read yet, in bytes; without it, as much as the system gives."""
+    """`room` is the size of the receive buffer in bytes; without it, the system's default."""
     line = socket.socket(socket.AF_INET if isinstance(where, tuple) else socket.AF_UNIX, socket.SOCK_STREAM)
     line.settimeout(PATIENCE)
     if room:
@@ -218,7 +218,7 @@ def connect(where: Where, room: int = 0) -> socket.socket:
 
 
 def send(line: socket.socket, said: bytes) -> None:
-    """The server may have heard enough before the end."""
+    """The server may close the connection before it has read everything."""
     try:
         line.sendall(said)
     except (BrokenPipeError, ConnectionResetError):
@@ -226,7 +226,7 @@ def send(line: socket.socket, said: bytes) -> None:
 
 
 def read_answer(line: socket.socket) -> Answer:
-    """All of it; of a stream, which should not be one, only how it begins."""
+    """The whole answer; of an unexpected stream, only its beginning."""
     raw = b""
     while b"text/event-stream" not in raw and (block := receive(line)):
         raw += block
@@ -241,18 +241,18 @@ def receive(line: socket.socket) -> bytes:
 
 
 def read_until(line: socket.socket, wanted: bytes) -> bytes:
-    """What comes until something has come, or the end."""
+    """Everything received until the wanted bytes or the end."""
     raw = b""
     while wanted not in raw and (block := receive(line)):
         raw += block
     return raw
 
 
-# --- what holds for every refusal -------------------------------------------------------------------
+# --- rules for every refusal ------------------------------------------------------------------------
 
 
 def check_refused(server: Server, said: bytes, *statuses: int, tells: bool = False) -> Answer:
-    """Refused, with nothing told and nothing done; `tells` is for those who may know the project."""
+    """Refused, with nothing revealed and nothing done; `tells` is for clients that may know the project."""
     before = server.look()
     answer = server.ask(said)
     assert answer.status in statuses, answer.raw[:600]
@@ -271,7 +271,7 @@ def check_silent(server: Server, raw: bytes) -> None:
 
 
 def check_guarded(answer: Answer) -> None:
-    """Has what keeps an answer from being read, framed, kept or taken for something else by other pages."""
+    """Has the headers that keep other pages from reading, framing, storing or misinterpreting an answer."""
     names = [name for name, _ in answer.headers]
     assert [name for name in names if name.startswith("access-control-")] == []
     if answer.raw and not any(one in answer.body for one in NOT_OURS):
@@ -283,7 +283,7 @@ def check_guarded(answer: Answer) -> None:
 
 # --- an agent ---------------------------------------------------------------------------------------
 
-# Holds a change as `ralphtool run` does, and lets a child of its own say what it reads: base64, a line each.
+# Locks a change as `ralphtool run` does, and lets a child process send what it reads: base64, one line each.
 RUNNING = """
 import base64, json, os, socket, sys
 from ralphtool import specs
@@ -325,7 +325,7 @@ class Agent:
         return line
 
     def say(self, where: Where, said: bytes, *, waits: bool = True) -> Answer:
-        """Says something to a server; without waiting, the agent is gone before anybody can look who it was."""
+        """Sends data to a server; without waiting, the agent is gone before the server can check who it was."""
         assert self._run.stdin
         order = {"where": where, "said": base64.b64encode(said).decode(), "waits": waits}
         self._run.stdin.write(json.dumps(order).encode() + b"\n")
@@ -351,6 +351,6 @@ def run_with_agent(ralph: Ralph) -> Iterator[Agent]:
 
 
 def wait_for_commands(server: Server) -> None:
-    """Until what was said before has been dealt with: its turn came before ours, and its command has ended."""
+    """Waits until earlier requests are processed: they come before this one, and their commands have ended."""
     assert server.ask(server.build_order(do=1)).status == 400
     assert wait_until(lambda: not server.list_children())

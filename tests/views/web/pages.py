@@ -52,7 +52,7 @@ class Server:
 
 
 class Tab:
-    """A page in a browser of its own, with what it complained about."""
+    """A page in its own browser context, with its complaints."""
 
     def __init__(self, browser: Browser, address: str, **options: Any) -> None:
         self.context: BrowserContext = browser.new_context(**options)
@@ -71,7 +71,7 @@ class Tab:
         return self._open(address)
 
     def read_log(self) -> list[str]:
-        """The words of all rows of the log."""
+        """The text of all rows of the log."""
         rows: list[str] = self.page.eval_on_selector_all("#log .e", "rows => rows.map(row => row.textContent)")
         return rows
 

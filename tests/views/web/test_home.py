@@ -1,4 +1,4 @@
-"""The first page: what makes it look again."""
+"""The first page: what makes it refresh."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ralphtool.views.web import home
 
 
 def test_a_run_is_noticed_when_its_record_comes_after_its_folder(project: Ralph) -> None:
-    """A run makes its folder first. The record that follows changes no folder that is looked at."""
+    """A run creates its folder first. The record that follows changes none of the folders that are checked."""
     projects = {"p": str(project.root)}
     folder = project.root / ".ralph/runs" / RUN
     folder.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Requests that no page of ours would make: each is refused, tells nothing, changes nothing and harms nobody else."""
+"""Requests that the page would never make: each is refused, reveals and changes nothing, and harms no other client."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ from views.web.hostile import (
 from ralphtool.views.web.access import COOKIE_SECONDS, Access
 
 EVIL = "http://evil.example"
-MORE_MEMORY = 64 << 20  # bytes that a server may take for whatever others do to it
+MORE_MEMORY = 64 << 20  # bytes that a server may use, whatever clients do to it
 ACTIONS = ("answer", "guide", "pause", "resume", "stop", "stop-after", "retry", "skip", "accept", "reject", "run")
 PAGES = ("log", "story", "gate", "timeline", "report")
 
-# Logs of gates, as the record of `OTHER_RUN` names them: only the first is one.
+# Logs of gates, as the record of `OTHER_RUN` names them: only the first one is honest.
 HONEST_LOG = "logs/1.txt"
 STOLEN_LOGS = {
     "relative": "../../../secret.txt",
@@ -70,7 +70,7 @@ STOLEN_LOGS = {
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Ralph:
-    """A project with a change, a run that has ended, and a record that somebody else has written."""
+    """A project with a change, a run that has ended, and a record that an attacker wrote."""
     ralph = Ralph(tmp_path_factory.mktemp("hostile"))
     ralph.openspec()
     a_night().write(ralph.root)
@@ -103,7 +103,7 @@ def server(place: Ralph) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def looking(place: Ralph) -> Iterator[Server]:
-    """A server that only shows."""
+    """A read-only server."""
     started = Server(place, "--read-only")
     yield started
     started.close()
@@ -111,7 +111,7 @@ def looking(place: Ralph) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def private(place: Ralph, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server at a socket, which another one left there before."""
+    """A server at a socket that another server left behind."""
     path = str(tmp_path_factory.mktemp("s") / "s")
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
@@ -125,11 +125,11 @@ def ids(cases: dict[str, Any]) -> list[str]:
 
 
 def each(names: str, cases: dict[str, Any]) -> Callable[[Any], Any]:
-    """A case for every entry, called by its name."""
+    """A case for every entry, named after it."""
     return pytest.mark.parametrize(names, list(cases.values()), ids=ids(cases))
 
 
-# --- what is allowed: so that the refusals below are none of everything ------------------------------
+# --- what is allowed: otherwise the refusals below would prove nothing -------------------------------
 
 
 def test_an_honest_page_sees_everything(server: Server) -> None:
@@ -240,7 +240,7 @@ def test_a_name_that_was_rebound_to_this_machine_is_refused(server: Server, meth
     check_refused(server, said, 421)
 
 
-# --- Origin, and what browsers say of themselves ----------------------------------------------------
+# --- Origin, and what browsers say about themselves -------------------------------------------------
 
 ORIGINS: dict[str, Sequence[str]] = {
     "foreign": [EVIL],
@@ -325,7 +325,7 @@ def test_an_element_of_another_page_gets_nothing(server: Server, about: str, des
 
 
 def test_a_browser_that_says_nothing_of_itself_keeps_the_cookie_from_other_pages(server: Server) -> None:
-    """As `SameSite=Strict` has it: then there is nothing to show."""
+    """As `SameSite=Strict` says: without a cookie nothing is shown."""
     kept = server.ask(server.build_login(server.token)).get("set-cookie").split("; ")
     assert {"HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={COOKIE_SECONDS}"} == set(kept[1:])
     check_refused(server, server.build(changes={"Sec-Fetch-Site": [], "Cookie": []}), 401)
@@ -471,7 +471,7 @@ def test_the_key_is_in_a_file_of_the_users_own(server: Server, place: Ralph) -> 
 
 
 def forge(change: Callable[[str], str]) -> Callable[[Server], Sequence[str]]:
-    """A cookie of the right name, with a value that is made from the right one."""
+    """A cookie with the right name, and a value made from the right one."""
     return lambda server: [f"{server.cookie_name}={change(server.cookie.partition('=')[2])}"]
 
 
@@ -481,7 +481,7 @@ def issue(server: Server, *, key: str = "", age: float = 0) -> str:
 
 
 def sign(server: Server, cookies: Sequence[str]) -> dict[str, Sequence[str]]:
-    """Cookies, with the key that goes with the first: so it is the cookie that is refused."""
+    """Cookies, with the key that belongs to the first, so that only the cookie can be refused."""
     value = cookies[0].partition("=")[2] if cookies else ""
     return {"Cookie": cookies, "X-CSRF-Token": [Access(server.token, "").derive_key(value)]}
 
@@ -505,7 +505,7 @@ def sign_for_something_else(server: Server) -> Sequence[str]:
 @pytest.mark.parametrize("what", ["session", "log", "story", "gate", "timeline", "report", "stream"])
 @pytest.mark.parametrize("key", ["", "0" * 64])
 def test_a_cookie_alone_opens_nothing(server: Server, what: str, key: str) -> None:
-    """A browser sends it to every server of this machine, whatever its port; the key beside it stays with the page."""
+    """A browser sends it to every server on this machine, whatever the port; only the page has the key."""
     target = server.name_run(what, before=server.end, story="2", iteration="1", gate="0", key=key)
     check_refused(server, server.build(target=target, changes={"X-CSRF-Token": [key] if key else []}), 401)
 
@@ -547,7 +547,7 @@ def test_a_wrong_cookie_opens_nothing(server: Server, method: str, make: Callabl
 
 
 def test_a_cookie_that_was_issued_before_still_counts(server: Server) -> None:
-    """The counterpart of the one that has expired: so it is the time that makes the difference."""
+    """The counterpart of the expired one: it shows that the time makes the difference."""
     assert server.get("", sign(server, [issue(server, age=COOKIE_SECONDS - 3600)])).status == 200
 
 
@@ -569,7 +569,7 @@ def test_a_cookie_that_another_port_has_thrown_locks_nobody_out(server: Server, 
     assert server.ask(server.build_order({**changes, "X-CSRF-Token": ["x"]})).status == 403
 
 
-# --- what only our page knows -----------------------------------------------------------------------
+# --- what only the page knows -----------------------------------------------------------------------
 
 
 WRONG_CSRF: dict[str, Callable[[Server], Sequence[str]]] = {
@@ -767,7 +767,7 @@ def test_the_log_of_a_gate_is_shown(server: Server) -> None:
 
 @pytest.mark.parametrize(("number", "log"), list(enumerate(STOLEN_LOGS, 1)), ids=ids(STOLEN_LOGS))
 def test_a_record_can_not_name_a_file_outside_of_its_run(server: Server, number: int, log: str) -> None:
-    """An agent without a box can write the record: the page must not show what another file says."""
+    """An agent without a box can write the record: the page must not show another file."""
     answer = server.get(server.name_run("gate", run=OTHER_RUN, iteration="1", gate=str(number)))
     assert answer.status == 200, answer.raw
     assert SECRET.encode() not in answer.body, log
@@ -927,7 +927,7 @@ def test_a_second_request_is_not_smuggled_in_a_body_with_two_lengths(server: Ser
 
 @pytest.mark.parametrize("changes", [{"Content-Length": ["0"]}, {"Content-Length": []}], ids=["length", "no-length"])
 def test_a_second_request_of_a_connection_is_not_heard(server: Server, changes: Changes) -> None:
-    """Whatever somebody in between takes for the end of the first one."""
+    """Whatever a proxy in between takes for the end of the first one."""
     before = server.look()
     answer = server.ask(server.build(target="/api/session", changes=changes) + server.build_order())
     assert (answer.status, answer.raw.count(b"HTTP/1.1 ")) == (200, 1)
@@ -946,7 +946,7 @@ def test_a_body_that_ends_too_early_is_no_command(server: Server) -> None:
     assert server.is_answering()
 
 
-# --- what is asked for by a page that is ours, and makes no sense ------------------------------------
+# --- requests of the page itself that make no sense --------------------------------------------------
 
 ORDERS: dict[str, tuple[dict[str, Any], int]] = {
     "unknown field": ({"shell": "rm -rf /"}, 400),
@@ -1031,7 +1031,7 @@ def test_a_story_is_never_read_as_an_option(server: Server, fields: dict[str, An
     assert "story" in answer.json["error"]
 
 
-# --- what goes with every answer --------------------------------------------------------------------
+# --- headers of every answer ------------------------------------------------------------------------
 
 
 def _find_policy(server: Server) -> dict[str, str]:
@@ -1076,7 +1076,7 @@ def test_a_stream_may_not_be_read_by_another_page(server: Server) -> None:
     assert ("access-control-" in head, "default-src 'none'; frame-ancestors 'none'" in head) == (False, True)
 
 
-# --- many, and slow ones ----------------------------------------------------------------------------
+# --- many clients, and slow ones --------------------------------------------------------------------
 
 
 def _can_listen(server: Server, stack: ExitStack) -> bool:
@@ -1114,14 +1114,14 @@ LONG_RUN = "add-login-20260303-220000-3c3c"
 def _write_long_run(ralph: Ralph) -> None:
     night = Night()
     night.start()
-    for number in range(3500):  # more than the system keeps for those who do not read
+    for number in range(3500):  # more than the system buffers for clients that don't read
         night.add("agent", event={"kind": "message", "text": f"{number} " + "x" * 1000})
     night.add("agent", event={"kind": "message", "text": "the last word"})
     night.write(ralph.root, LONG_RUN)
 
 
 def _start_slow_ones(server: Server) -> dict[str, socket.socket]:
-    """Those who let others wait, each in its way."""
+    """Starts clients that stall, each in its own way."""
     order = server.build_order()
     said = {
         "silent": b"",
@@ -1139,7 +1139,7 @@ def _start_slow_ones(server: Server) -> dict[str, socket.socket]:
 
 
 def _wait_for_end(lines: dict[str, socket.socket]) -> dict[str, bytes]:
-    """What each is told in the end; those that say something by and by do."""
+    """What each client gets in the end; slow senders keep sending until then."""
     told = dict.fromkeys(lines, b"")
     open_ones = dict(lines)
     end = time.monotonic() + PATIENCE
@@ -1180,7 +1180,7 @@ def _check_let_go(told: dict[str, bytes]) -> None:
     assert statuses == expected
 
 
-# --- a server that only shows -----------------------------------------------------------------------
+# --- a read-only server -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -1281,7 +1281,7 @@ def test_an_agent_of_a_run_can_not_steer_by_the_page(server: Server, private: Se
 
 
 def test_an_agent_that_is_gone_at_once_can_not_steer_by_the_page(server: Server) -> None:
-    """Nobody can look any more who has sent it: then it was not a browser, which waits for the answer."""
+    """The sender can no longer be checked, so it was not a browser, which waits for the answer."""
     with run_with_agent(server.ralph) as agent:
         before = server.look()
         agent.say(server.where, server.build_order(), waits=False)
@@ -1289,12 +1289,12 @@ def test_an_agent_that_is_gone_at_once_can_not_steer_by_the_page(server: Server)
         assert server.look() == before
 
 
-# --- another host than this machine's own ------------------------------------------------------------
+# --- another host name -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """One for box.example.org, and its key."""
+    """A certificate for box.example.org, and its key."""
     key, name, now = ec.generate_private_key(ec.SECP256R1()), x509.DNSName("box.example.org"), datetime.now(UTC)
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name.value)])
     builder = x509.CertificateBuilder(subject, subject, key.public_key(), x509.random_serial_number())

@@ -1,4 +1,4 @@
-"""The log of the page: read forward in pieces and backward in pages, it is the same, whatever is in the record."""
+"""The log of the page: forward in pieces and backward in pages, it is the same, whatever is in the record."""
 
 from __future__ import annotations
 

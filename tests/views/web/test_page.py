@@ -1,4 +1,4 @@
-"""The page as a document: small, and nothing in it may run or load but what it came with."""
+"""The page as a document: small, and it can neither run nor load anything that it did not come with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page shows of a run, as elements: made of events, without a server or a browser."""
+"""What the page shows of a run, as elements: built from events, without a server or a browser."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ralphtool.views.web.watched import WatchedView
 
 
 def read_words(tree: Any) -> str:
-    """All that can be read in it."""
+    """All text in it."""
     return tree if isinstance(tree, str) else " ".join(read_words(one) for one in tree[2:])
 
 

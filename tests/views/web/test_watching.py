@@ -18,7 +18,7 @@ from views.web.pages import AXE, Server, Tab
 
 Serve = Callable[..., Server]
 Look = Callable[..., Tab]
-MANY = 1_000_000 if os.environ.get("RALPH_TESTS") == "all" else 50_000  # making a million takes a while
+MANY = 1_000_000 if os.environ.get("RALPH_TESTS") == "all" else 50_000  # creating a million takes a while
 WAIT = {"run": "while [ ! -e ../go ]; do sleep 0.05; done"}  # until the test says so
 
 
@@ -198,7 +198,7 @@ def test_hostile_text_stays_text(lab: Lab, serve: Serve, look: Look) -> None:
 
 
 def hostile_night() -> Night:
-    """Every field that an agent, a test program or an author fills has what would run if it were no text."""
+    """Every field that an agent, a test program or an author fills has a text that would run if it were not escaped."""
     night = Night()
     night.start((HOSTILE, "two"))
     about: dict[str, Any] = {"story": "1", "iteration": 1}
@@ -265,7 +265,7 @@ def read_words(tab: Tab) -> list[int]:
 
 
 def has_no_gap(words: list[int], last: int) -> bool:
-    """The rows from before are there until those of the new choice come."""
+    """The old rows stay until those of the new choice arrive."""
     return words != [] and words == list(range(words[0], last + 1))
 
 
@@ -294,7 +294,7 @@ def test_everybody_can_use_it(lab: Lab, serve: Serve, look: Look, width: int, sc
 
 
 def check_page(tab: Tab) -> None:
-    """It never scrolls sideways, and axe finds nothing serious."""
+    """The page never scrolls sideways, and axe finds nothing serious."""
     page = tab.page
     assert page.evaluate("document.scrollingElement.scrollWidth <= window.innerWidth")
     page.evaluate(AXE.read_text())
