@@ -35,9 +35,9 @@ class Trace(Struct, frozen=True):
     run: str
     id: str
     read: Callable[[str], str] | None
-    """Reads a file that the record names; None where no content is wanted"""
+    """Reads a file that the record names; None if content is not wanted"""
     counts: dict[tuple[str, int], int]
-    """How many spans of a kind an iteration has. A number that is used again goes on counting"""
+    """The number of spans of each kind in an iteration. If an iteration's number is used again, counting continues"""
 
     @property
     def has_content(self) -> bool:
