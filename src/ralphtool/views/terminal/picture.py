@@ -207,7 +207,7 @@ class RunDisplay(RunLines):
         if self.run.paused is None:
             return []
         why = flatten(self.run.paused.why)
-        going = "; iterations under way finish first" if self.run.current else ""
+        going = "; current iterations finish first" if self.run.current else ""
         return [Text(f"  paused{f': {why}' if why else ''}{going}", style="yellow")]
 
     def _render_steering(self) -> list[Text]:

@@ -353,7 +353,7 @@ function notify(words) {
 }
 $("notify").onclick = async event => {
   const was = wants();
-  if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser allows no notifications."); return; }
+  if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser does not allow notifications."); return; }
   localStorage.notify = was ? "no" : "yes";
   event.target.ariaPressed = !was;
 };
