@@ -291,7 +291,7 @@ class RemoteJob:
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            return JobState(id=self.id, state="lost", kind="missing", failure="the server knows no such job")
+            return JobState(id=self.id, state="lost", kind="missing", failure="the server has no such job")
         if told.has_result():
             self._result = await told.result(bytes) or b""
         return await _read_state(told)
