@@ -134,7 +134,7 @@ def _clean_lines(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _clean_command(text: str) -> str:
-    """With all its blanks: people copy it."""
+    """With all its spaces: people copy it."""
     return make_printable(text[:2000])
 
 
