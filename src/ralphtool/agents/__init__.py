@@ -177,7 +177,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()  # any one that exists is enough
     asks: tuple[str, ...] = ()  # arguments with which the program exits with 0 if logged in, with 1 if not
     asks_since: tuple[int, int, int] = (0, 0, 0)  # an older version might treat them as a prompt
-    elsewhere: tuple[tuple[str, str], ...] = ()  # files, each with a word in it that hints at a login we can't check
+    elsewhere: tuple[tuple[str, str], ...] = ()  # files, each with a word that hints at an uncheckable login
     is_all: bool = False  # there is no other way
 
 
