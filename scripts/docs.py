@@ -33,7 +33,7 @@ def main() -> int:
     stray = [path for path in sorted(folder.glob("*")) if f"commands/{path.name}" not in pages]
     if "--check" in sys.argv:
         for name in [*stale, *map(str, stray)]:
-            print(f"not as the code has it: {name} (run scripts/docs.py)", file=sys.stderr)
+            print(f"out of date: {name} (run scripts/docs.py)", file=sys.stderr)
         return 1 if stale or stray else 0
     folder.mkdir(exist_ok=True)
     for path in stray:
@@ -56,7 +56,7 @@ def made() -> dict[str, str]:
 
 
 def contents(context: click.Context) -> str:
-    lines = ["# Commands", "", "Each page is what `ralphtool COMMAND --help` says."]
+    lines = ["# Commands", "", "Each page has the text of `ralphtool COMMAND --help`."]
     for room, names in type(cli).sections.items():
         lines += ["", f"## {room}", "", "| command | what it does |", "|---|---|"]
         lines += [f"| [{name}]({name}.md) | {cli._about(name)} |" for name in names]
@@ -84,9 +84,12 @@ def body(command: click.Command, context: click.Context) -> Iterator[str]:
     rows = [option.get_help_record(context) for option in command.params if isinstance(option, click.Option)]
     if shown := [row for row in rows if row]:
         yield "\n| option | what it does |\n|---|---|"
-        yield from (
-            f"| `{name}` | {' '.join(about.split())} |".replace("[default: ", "(default ") for name, about in shown
-        )
+        yield from (f"| `{name}` | {unbracket(' '.join(about.split()))} |" for name, about in shown)
+
+
+def unbracket(about: str) -> str:
+    """Puts the default in round brackets; it may contain the name of a table in square ones."""
+    return re.sub(r"\[(default: (?:[^][]|\[[^]]*\])*)\]", r"(\1)", about)
 
 
 def example(block: str) -> str:

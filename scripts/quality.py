@@ -1,11 +1,11 @@
-"""How well the memory finds: the figures of docs/memory.md.
+"""Measures how well the memory finds texts: the figures of docs/memory.md.
 
     .venv/bin/python scripts/quality.py [--data FOLDER] [--by-meaning]
 
-FOLDER holds labelled text that is not ours to ship: `same-problem*.jsonl` with lines of {id, project, title, detail,
-cluster}, where reports that share a cluster are about one problem, and `message-advice*.jsonl` with {id, query, doc}.
-Error lines and near-repeats are measured on tests/data. Four figures have bounds that were asked for; each is printed
-with its bound.
+FOLDER has labelled third-party text, which can't be published here: `same-problem*.jsonl` with lines of {id, project,
+title, detail, cluster}, where reports that share a cluster are about one problem, and `message-advice*.jsonl` with
+{id, query, doc}. Error lines and near-repeats are measured on tests/data. Four figures have required bounds; each is
+printed with its bound.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ Rows = list[dict[str, Any]]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, help="the folder with labelled text of others")
-    parser.add_argument("--by-meaning", action="store_true", help="with sentence vectors, which have to be installed")
+    parser.add_argument("--data", type=Path, help="the folder with labelled third-party text")
+    parser.add_argument("--by-meaning", action="store_true", help="with sentence vectors, which must be installed")
     asked = parser.parse_args()
     for path in sorted(asked.data.glob("same-problem*.jsonl")) if asked.data else ():
         show_same_problem(path, asked.by_meaning)

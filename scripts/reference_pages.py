@@ -18,14 +18,14 @@ PROJECT: dict[Callable[..., str], str] = {
     layout.config: "the settings: [settings.md](settings.md)",
     layout.prompts: "your own texts for prompts: [running.md](running.md#the-prompt)",
     layout.history: "the history, one entry for each attempt: [progress-json.md](progress-json.md)",
-    layout.history_apart: "the history, where another program has a `progress.json` of its own",
+    layout.history_apart: "the history, if another program has its own `progress.json`",
     layout.events: "the record of a run: [events.md](events.md)",
-    layout.processes: "the processes of a run that is going on",
-    layout.questions: "questions that need your answer, and in `answered/` those that have one",
-    layout.steering: "instructions that a run has not applied yet",
+    layout.processes: "the processes of a run in progress",
+    layout.questions: "questions that need your answer; in `answered/`, those that have one",
+    layout.steering: "steering commands that a run has not applied yet",
     layout.change_state: "attempts used, work kept and decisions made for a change",
     layout.published: "what was written to an issue tracker, and from which commit",
-    layout.locks: "which session or run has which change",
+    layout.locks: "which session or run has locked which change",
     layout.memory_index: "a cache of the memory; it can be deleted at any time: [memory.md](memory.md)",
     layout.usefulness: "which learnings an attempt was shown, and how it ended",
 }
@@ -40,34 +40,34 @@ NOT_LISTED = {
 REFS = {
     "BRANCHES": ("CHANGE", "the branch of a change: one commit for each story that is done"),
     "ATTEMPTS": ("ENTRY", "the work of every attempt; `ralphtool attempts` lists them"),
-    "BASE": ("CHANGE", "the commit that the branch began at"),
+    "BASE": ("CHANGE", "the commit that the branch started from"),
     "START": ("CHANGE", "your plan, as it was when a run last read it"),
     "FINISHED": ("CHANGE", "the branch of a change after `ralphtool finish`"),
-    "FINISHED_BEFORE": ("CHANGE", "the same, of an earlier change of that name"),
+    "FINISHED_BEFORE": ("CHANGE", "the same, for an earlier change of that name"),
     "INTERRUPTED": ("RUN-N", "the work of iterations that were cut off"),
     "PROVING": ("…", "the work of an iteration while its proof runs"),
     "STAGED": ("", "your index, while your files are set aside"),
     "ORDERS": ("…", "work for other machines: [many-machines.md](many-machines.md)"),
-    "RESULTS": ("…", "what came of it"),
+    "RESULTS": ("…", "the results of that work"),
     "SENT": ("…", "work that was sent and has no result yet"),
     "UNSENT": ("…", "on a worker, results that could not be pushed yet"),
     "CLAIMS": ("…", "on a shared remote, which run works on a change"),
-    "TRIALS": ("…", "working trees that belong to no change, as for trying the gates"),
+    "TRIALS": ("…", "working trees without a change, for example to try the gates"),
 }
 CODES = {
     0: "Success. For `ralphtool run`: every story is done and [proven, held or accepted](proof.md), and the gates are "
     "green at the end.",
-    1: "The command failed, and says why. For `ralphtool run`: stories are unfinished or unproven, or the gates are "
-    "red. For `ralphtool doctor`: something is wrong. For `ralphtool run --dry-run`: a run could not begin.",
+    1: "The command failed, with a message. For `ralphtool run`: stories are unfinished or unproven, or the gates "
+    "are red. For `ralphtool doctor`: something is wrong. For `ralphtool run --dry-run`: a run could not start.",
     2: "The command line or a setting is wrong. Nothing was done.",
     3: "A bug in ralphtool. The message names a log to report it with.",
-    130: "Interrupted, as by Ctrl-C. Running the same command again continues.",
+    130: "Interrupted, for example by Ctrl-C. Run the same command again to continue.",
 }
 FILES_PAGE = """\
 # Files and git refs
 
-Where ralphtool keeps what. CHANGE is the name of a change, RUN that of a run, and ENTRY that of an
-attempt, such as `add-login-3-1`.
+The files and refs that ralphtool creates. CHANGE is the name of a change, RUN that of a run, and
+ENTRY that of an attempt, such as `add-login-3-1`.
 
 ## In your project
 
@@ -75,7 +75,7 @@ attempt, such as `add-login-3-1`.
 |---|---|
 PROJECT
 
-Beside the record of a run, each iteration has a folder `NUMBER-ENTRY/` with `prompt.md`,
+Next to the record of a run, each iteration has a folder `NUMBER-ENTRY/` with `prompt.md`,
 `transcript.log` and the output of the gates, such as `gate-1-after.log`:
 [running.md](running.md#what-is-on-record).
 
@@ -98,8 +98,8 @@ Below `TMPDIR` (else `/tmp`), readable by you alone:
 | path | what it is |
 |---|---|
 | `ralph/sessions/SESSION.json` | a session of the [agent's commands](agent-commands.md) |
-| `ralph/logs/bug-PID.log` | what to report a bug with: [exit code 3](exit-codes.md#exit-codes) |
-| `ralphtool/CHANGE-learnings.md` | what agents note freely; `ralphtool learnings` shows it |
+| `ralph/logs/bug-PID.log` | details for a bug report: [exit code 3](exit-codes.md#exit-codes) |
+| `ralphtool/CHANGE-learnings.md` | free-form notes of agents; `ralphtool learnings` shows them |
 
 ## Branches and refs
 

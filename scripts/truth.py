@@ -1,4 +1,4 @@
-"""Plays the cases of tests/battery through the real loop: no cheat may end as done, no honest change be refused."""
+"""Runs the cases of tests/battery through the real loop: no cheat may end as done, no honest change may be refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner of `plodder`, an agent that nobody makes: it reads a prompt on standard input, and prints JSON lines."""
+"""The runner of `plodder`, a fictional agent that reads a prompt on standard input and prints JSON lines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Line(Struct, frozen=True):
 
 class PlodderLines(Lines[Line]):
     decoder: ClassVar[Decoder[Any]] = Decoder(Line)
-    answer: str | None = None  # what it said last, once it said that it was done
+    answer: str | None = None  # its final message, once it reported that it was done
 
     def take(self, line: Line) -> Iterable[Event]:
         match line.event:

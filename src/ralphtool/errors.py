@@ -7,24 +7,24 @@
     ├── SessionExists     SESSION_EXISTS     the session is busy with another change
     ├── StoryRequired     STORY_REQUIRED     no story is in scope
     ├── StoryNotFound     STORY_NOT_FOUND    the change has no such story
-    ├── ChangeNotFound    CHANGE_NOT_FOUND   no spec holds such a change
-    ├── ChangeLocked      CHANGE_LOCKED      somebody else holds the change
+    ├── ChangeNotFound    CHANGE_NOT_FOUND   no spec has such a change
+    ├── ChangeLocked      CHANGE_LOCKED      another session or run has locked the change
     ├── TaskNotFound      TASK_NOT_FOUND     the change has no such task
     ├── TaskOutOfScope    TASK_OUT_OF_SCOPE  the task belongs to another story
     ├── InvalidName       INVALID_NAME       not a session id or a change name
     ├── InvalidValue      INVALID_VALUE      an argument or a setting that can't be used
     │   └── WrongSetting                     a setting or a flag that can't be used (exit 2)
-    ├── SpecError         SPEC_ERROR         the spec can't be read, or says contradicting things
-    ├── CorruptState      CORRUPT_STATE      one of our own files is damaged
-    ├── UnsafePath        UNSAFE_PATH        a link or a stranger's file stands where ours belongs
-    ├── IoError           IO_ERROR           the system refused to read or write
-    ├── GitError          GIT_ERROR          git refused; the message has what git said
+    ├── SpecError         SPEC_ERROR         the spec can't be read, or contradicts itself
+    ├── CorruptState      CORRUPT_STATE      one of ralphtool's own files is damaged
+    ├── UnsafePath        UNSAFE_PATH        a link, a special file or another user's file is where ralphtool's belongs
+    ├── IoError           IO_ERROR           the system could not read or write a file
+    ├── GitError          GIT_ERROR          git failed; the message contains git's own
     ├── TreeBusy          TREE_BUSY          the working tree can't be used now
-    ├── SetupFailed       SETUP_FAILED       the set-up commands could not prepare the environment
-    ├── RunDied           RUN_DIED           a run is over without having recorded its end
-    ├── DraftFailed       DRAFT_FAILED       an agent has drafted no change that can be used
-    └── RemoteFailed      REMOTE_FAILED      the server that work is handed out by can't be reached
-        └── RemoteRefused REMOTE_REFUSED     that server refuses; waiting does not help
+    ├── SetupFailed       SETUP_FAILED       the setup commands could not prepare the environment
+    ├── RunDied           RUN_DIED           a run ended without recording its end
+    ├── DraftFailed       DRAFT_FAILED       the agent drafted no usable change
+    └── RemoteFailed      REMOTE_FAILED      a server (of workers, or of OpenTelemetry) can't be reached
+        └── RemoteRefused REMOTE_REFUSED     that server refuses the request; waiting does not help
 
 The message of an error says what happened and what to do next. `code` is for programs.
 Any other exception that escapes is a bug in ralphtool.
@@ -159,7 +159,7 @@ class RemoteFailed(RalphError):
 
 
 class RemoteRefused(RemoteFailed):
-    """The server can be reached but refuses us: waiting does not help."""
+    """The server can be reached but refuses the request: waiting does not help."""
 
     code = "REMOTE_REFUSED"
 

@@ -458,32 +458,32 @@ class TrustsShapes(Good):
 
 BROKEN: list[tuple[type[Good], str]] = [
     (Nameless, "a runner has a name and traits"),
-    (WithoutProgram, "`start` tells the program and its arguments"),
+    (WithoutProgram, "`start` returns the program and its arguments"),
     (PromptAsArgument, "the prompt is no argument"),
     (PromptInEnvironment, "the prompt is no argument"),
-    (WithoutPrompt, "the prompt is given on standard input, or by its path"),
+    (WithoutPrompt, "the prompt is passed on standard input, or by its path"),
     (ZeroByte, "no argument and no variable has a zero byte in it"),
     (OddVariable, "every variable has a name"),
     (WritesIntoTree, "`start` writes nothing into the tree"),
     (DiffersEachTime, "the same job is started the same way again"),
-    (OnlySaysReadOnly, "an agent that shall change nothing is started in another way"),
-    (OnlySaysMcp, "our MCP server is passed on"),
+    (OnlySaysReadOnly, "a read-only agent is started differently"),
+    (OnlySaysMcp, "ralphtool's MCP server is passed on"),
     (ReaderWrites, "a reader writes nothing into the tree"),
-    (BelievesExitCode, "without its own final word an agent did not end well"),
-    (BelievesAnything, "without its own final word an agent did not end well"),
-    (NeverBelieves, r"a run that ended well is a success \(it was: I believe nobody\)"),
-    (BelievesTheDead, "an agent that failed, or was killed, and said nothing did not end well"),
-    (RaisesOnGarbage, "whatever an agent prints, a reader tells events, and does not raise JSONDecodeError"),
-    (RaisesOnErrors, "whatever an agent prints, a reader tells events, and does not raise UnicodeDecodeError"),
-    (TakesPiecesForLines, "in pieces of 1 bytes it tells the same events"),
+    (BelievesExitCode, "an agent without a final event did not succeed"),
+    (BelievesAnything, "an agent without a final event did not succeed"),
+    (NeverBelieves, r"the recording of a successful agent ends with success \(it was: I believe nobody\)"),
+    (BelievesTheDead, "an agent that failed or was killed without output did not succeed"),
+    (RaisesOnGarbage, "whatever an agent prints, a reader returns events, and does not raise JSONDecodeError"),
+    (RaisesOnErrors, "whatever an agent prints, a reader returns events, and does not raise UnicodeDecodeError"),
+    (TakesPiecesForLines, "in pieces of 1 bytes it returns the same events"),
     (ForgetsHalfLines, "in pieces of 1 bytes it ends the same"),
-    (EndAmongEvents, "the end is told by `end`, and nowhere else"),
-    (TellsWords, "a reader tells events"),
-    (EndsWithNothing, "`end` tells the end"),
-    (HalfCharacters, "every event can be written down as JSON"),
-    (BelievesHalfALine, "half of a line is no terminal event"),
-    (TrustsShapes, "whatever an agent prints, a reader tells events, and does not raise TypeError"),
-    (StopsAtGarbage, "rubbish before a run that ended well hides no end"),
+    (EndAmongEvents, "only `end` returns the end"),
+    (TellsWords, "a reader returns events"),
+    (EndsWithNothing, "`end` returns the end"),
+    (HalfCharacters, "every event can be written as JSON"),
+    (BelievesHalfALine, "half of a line is not a terminal event"),
+    (TrustsShapes, "whatever an agent prints, a reader returns events, and does not raise TypeError"),
+    (StopsAtGarbage, "garbage before a successful end does not hide it"),
 ]
 
 
@@ -507,7 +507,7 @@ def test_an_agent_without_a_word_of_its_own_is_believed_only_when_it_ends_well(t
             def end(self, exit_code: int) -> End:
                 return End(exit_code >= 0)
 
-    with pytest.raises(ContractBroken, match="an agent that failed, or was killed"):
+    with pytest.raises(ContractBroken, match="an agent that failed or was killed"):
         check_runner(Lenient(), str(tmp_path / "again"), WELL, believes_exit_code=True)
 
 

@@ -93,7 +93,7 @@ def test_what_is_red_in_a_worktree_is_told_with_its_output(shop: Lab) -> None:
 def test_a_set_up_that_fails(shop: Lab) -> None:
     shop.configure(tests=["true"], workspace="worktree", setup=["echo no room >&2; exit 5"])
     [found] = examine(shop)
-    assert found["text"].startswith("the set-up command `echo no room >&2; exit 5` failed (exit status 5)")
+    assert found["text"].startswith("the setup command `echo no room >&2; exit 5` failed (exit status 5)")
     assert found["text"].endswith("\n    no room")
     assert list_left(shop)[2] == []
 

@@ -60,8 +60,8 @@ BROKEN = {
     "the exit code is 0, not 7": ("proven", f'{COMMAND} "$@"; exit 7'),
     "the user's files and branches": ("proven", f'{COMMAND} "$@"; echo more >> shop.py'),
     "commits are of the stories": ("proven", f'{COMMAND} "$@" && git branch -fq ralph/$3 main'),
-    "what events name is there": ("proven", f'{COMMAND} "$@" && rm .ralph/runs/*/001-*/transcript.log'),
-    "what the agent learnt is in the history": (
+    "files named in events exist": ("proven", f'{COMMAND} "$@" && rm .ralph/runs/*/001-*/transcript.log'),
+    "the agent's learnings are in the history": (
         "learnings",
         f'{COMMAND} "$@" && sed -i s/till/bank/ .ralph/progress.json',
     ),

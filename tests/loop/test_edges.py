@@ -136,7 +136,7 @@ def test_a_set_up_that_fails_ends_the_run_and_uses_up_no_attempt(lab: Lab) -> No
     lab.repository(setup=["echo no network; exit 3"], workspace="worktree").play(default=DONE)
     result = lab.loop()
     assert result.exit_code == 1
-    assert "the set-up command `echo no network; exit 3` failed (exit status 3)" in result.stderr
+    assert "the setup command `echo no network; exit 3` failed (exit status 3)" in result.stderr
     assert lab.entries() == []
     assert told(lab, "run_ended", "result") == ["unfinished"]
 

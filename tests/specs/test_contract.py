@@ -122,7 +122,7 @@ def test_the_spec_that_is_spoilt_below_is_right(ralph: Ralph) -> None:
 def test_refused_a_name_that_is_none(ralph: Ralph) -> None:
     adapter = WrongAdapter()
     adapter.name = "my format"
-    assert promise_broken(ralph, adapter) == "an adapter's name is a name"
+    assert promise_broken(ralph, adapter) == "an adapter has a valid name"
 
 
 def test_refused_changes_without_the_change(ralph: Ralph) -> None:
@@ -154,11 +154,11 @@ def test_refused_another_error_for_what_is_not_there(ralph: Ralph) -> None:
 @pytest.mark.parametrize(
     ("places", "promise"),
     [
-        ([], "`places` names all that the change needs to be read"),
-        (["PLAN.md"], "`places` names all that the change needs to be read"),
-        (["/etc/passwd"], "`places` names paths inside of the project"),
-        (["../fix_plan.md"], "`places` names paths inside of the project"),
-        (["."], "`places` names paths inside of the project"),
+        ([], "`places` names everything that is needed to read the change"),
+        (["PLAN.md"], "`places` names everything that is needed to read the change"),
+        (["/etc/passwd"], "`places` names paths inside the project"),
+        (["../fix_plan.md"], "`places` names paths inside the project"),
+        (["."], "`places` names paths inside the project"),
     ],
 )
 def test_refused_other_places(ralph: Ralph, places: list[str], promise: str) -> None:
@@ -172,8 +172,8 @@ def test_refused_other_places(ralph: Ralph, places: list[str], promise: str) -> 
 @pytest.mark.parametrize(
     ("place", "text", "promise"),
     [
-        ("fix_plan.md", "- [ ] Work\n", "a change that is not filled in is recognised"),
-        ("fix_plan.md", f"- [x] {EXAMPLES[0]}\n", "a change that is not filled in is recognised"),
+        ("fix_plan.md", "- [ ] Work\n", "a change that was not filled in is recognised"),
+        ("fix_plan.md", f"- [x] {EXAMPLES[0]}\n", "a change that was not filled in is recognised"),
         ("docs/fix_plan.md", f"- [ ] {EXAMPLES[0]}\n", "ChangeNotFound"),
     ],
 )
@@ -338,13 +338,13 @@ class WritesOverNotes(WrongSpec):
 @pytest.mark.parametrize(
     ("spec", "promise"),
     [
-        (WrongName, "a spec knows the name of its change"),
+        (WrongName, "a spec has the name of its change"),
         (WrongPath, "a spec's path exists"),
         (WritesWhenRead, "reading changes nothing"),
         (WritesWhenAsked, "reading changes nothing"),
         (NoTitle, "every story has an id and a title"),
         (TwiceTheSame, "twice"),
-        (NothingToDo, "the sample has two open tasks or more"),
+        (NothingToDo, "the sample has at least two open tasks"),
         (TicksNothing, "ticking 1.1 ticks 1.1, and nothing else"),
         (TicksAll, "ticking 1.1 ticks 1.1, and nothing else"),
         (TicksTheWrongOne, "ticking 1.1 ticks 1.1, and nothing else"),
@@ -352,15 +352,15 @@ class WritesOverNotes(WrongSpec):
         (WritesForAnUnknownTask, "an unknown task changes nothing"),
         (TidiesUp, "ticking 1.1 keeps all other bytes"),
         (ChangesLineEndings, "ticking 1.1 keeps all other bytes"),
-        (KeepsALog, "ticking 1.1 changes one file at the most"),
+        (KeepsALog, "ticking 1.1 changes at most one file"),
         (CountsTicks, "ticking 1.1 keeps all other bytes"),
-        (MiscountsLearnings, "writing learnings tells how many were written"),
+        (MiscountsLearnings, "writing learnings returns the number of written ones"),
         (WritesNoPatterns, "writing patterns writes something"),
         (CountsAgain, "writing the same observations again writes none"),
         (WritesAgain, "writing the same learnings again changes nothing"),
-        (Forges, "a note forges no heading"),
-        (ForgesWithCarriageReturns, "a note forges no heading"),
-        (ForgesWithABlank, "a note forges no heading"),
+        (Forges, "a note can't add a heading"),
+        (ForgesWithCarriageReturns, "a note can't add a heading"),
+        (ForgesWithABlank, "a note can't add a heading"),
         (WritesOverNotes, "writing patterns keeps"),
     ],
 )

@@ -97,7 +97,7 @@ def test_a_question_is_told_as_it_stands_now(real: Lab, tmp_path: Path) -> None:
     assert real.run("answer", "2", "it is in <b>the vault</b>", cwd=copy).exit_code == 0
     told = real.run("report", "--format", "html", "--output", "-", cwd=copy).stdout
     assert "it is in &lt;b&gt;the vault&lt;/b&gt;" in told
-    assert "You have answered already" in told
+    assert "You have already answered" in told
     real.loop(cwd=copy)
     assert "Since the change began, all runs together: 2 runs, 6 attempts, " in real.run("report", cwd=copy).stdout
     again = real.run("report", first, cwd=copy).stdout
@@ -298,7 +298,7 @@ def test_a_run_that_died_is_told_as_far_as_it_got(ralph: Ralph) -> None:
     cut = next(number for number, line in enumerate(lines) if b'"entry":"add-login-6-1"' in line) + 2
     write(ralph, b"\n".join(lines[:cut]) + b'\n{"at":"2026-03-02T03:00:00.000000Z","type":"verd')
     told = all_formats(ralph)
-    assert "It died on the way: 4 of 9 stories are done; 1 needs your answer; 4 are open." in told["html"]
+    assert "It died: 4 of 9 stories are done; 1 needs your answer; 4 are open." in told["html"]
     facts = json.loads(told["json"])
     assert facts["state"] == "died"
     assert facts["stories"][5]["attempts"][0]["status"] == "cut off"

@@ -165,7 +165,7 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         text = await seen(pilot, "enter Open", "u Refresh", "? Keys", "q Quit")
         assert "w Watch" not in text
         await pilot.press("?")
-        await seen(pilot, "look again at what there is", "watch what runs now", "runs continue")
+        await seen(pilot, "refresh the lists", "watch the current run", "runs continue")
         await pilot.press("ctrl+c")
         await pilot.press("enter")
         await seen(pilot, "! 1. First", "? 2. Second", "Proposal", "Users want in.")
@@ -350,7 +350,7 @@ def test_what_is_said_reaches_the_run(record: Record) -> None:
         await watch(pilot)
         await seen(pilot, "▸ 1. First", "p Pause", "x Stop")
         await pilot.press("x")
-        await seen(pilot, "y Stop now", "a After this iteration", "n Go on")
+        await seen(pilot, "y Stop now", "a After this iteration", "n Keep running")
         await pilot.press("enter", "k", "enter", "t", "y")  # Enter confirms neither, and no retry is possible now
         await pilot.pause()
         assert record.said() == []

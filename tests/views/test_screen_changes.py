@@ -146,7 +146,7 @@ def test_where_no_attempt_is_kept_it_says_so(record: Record) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "d Diff")
         await pilot.press("d")
-        await seen(pilot, "in no git", "repository")
+        await seen(pilot, "this project is not", "repository")
         subprocess.run(["git", "init", "--quiet"], cwd=record.root, check=True)
         await pilot.press("escape", "d")
         await seen(pilot, "no attempt at add-login is kept")
@@ -184,7 +184,7 @@ def test_the_lists_are_filtered(lab: Lab) -> None:
         await pilot.press("escape")
         await seen(pilot, "add-export", "esc Show all")
         await pilot.press("slash", *"expx")  # replaces the old filter
-        await seen(pilot, "nothing has the words expx: esc shows all")
+        await seen(pilot, "nothing matches expx: esc shows all")
         await pilot.press("enter", "escape")
         text = await seen(pilot, "add-login", "add-export", "zoo", "Runs", "q Quit")
         assert "Show all" not in text

@@ -266,12 +266,12 @@ def test_what_people_say_is_told() -> None:
         {"type": "resumed"},
         {"type": "answered", "story": "1", "prd_id": "add-login-1", "text": "mail.example.org"},
     )[1:] == [
-        "you said to 1. Story 1: use bcrypt",
-        "you said: be quick",
+        "your guidance for 1. Story 1: use bcrypt",
+        "your guidance: be quick",
         "you asked for a pause",
         "you gave 1. Story 1 fresh attempts",
-        "you left 1. Story 1 out",
-        "you said of-later: x",
+        "you skipped 1. Story 1",
+        "your command: of-later: x",
         "paused: you asked for it",
         "resumed",
         "1. Story 1: you answered: mail.example.org",
@@ -280,10 +280,10 @@ def test_what_people_say_is_told() -> None:
 
 def test_the_picture_shows_what_people_said() -> None:
     begun = {"at": NOON, "type": "iteration_started", "story": "1"}
-    assert "you said to 1. Story 1: use bcrypt" in picture(begun, GUIDED)
+    assert "your guidance for 1. Story 1: use bcrypt" in picture(begun, GUIDED)
     assert "use bcrypt" not in picture(GUIDED, begun)
     assert "paused: you asked for it" in picture(PAUSED)
-    assert "paused: you asked for it; iterations under way finish first" in picture(begun, PAUSED)
+    assert "paused: you asked for it; current iterations finish first" in picture(begun, PAUSED)
     assert "paused: you asked for it" in picture(PAUSED, height=4)
     assert "paused" not in picture(PAUSED, {"at": NOON, "type": "resumed"})
     waits = {"at": NOON, "type": "waiting", "seconds": 100, "why": "rate limit"}
@@ -449,7 +449,7 @@ def test_what_is_said_and_done_is_on_the_screen_until_the_end(project: Ralph) ->
         run.add(said("tool", moment(), name="Bash", detail="make test"), said("result", moment(), text="hidden"))
         screen.shows("Bash make test")
         run.add({**GUIDED, "at": moment()}, {**PAUSED, "at": moment()})
-        screen.shows("you said to 1. Story 1: use bcrypt", "  paused: you asked for it; what is under way")
+        screen.shows("your guidance for 1. Story 1: use bcrypt", "  paused: you asked for it; current iterations")
         run.add({"at": moment(), "type": "resumed"}, ended())
         seen, code = screen.rest()
     assert code == 0

@@ -62,17 +62,17 @@ _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 class Event(Struct, frozen=True, tag_field="kind", tag=str.lower, omit_defaults=True):
-    """Something that an agent emitted, live. docs/events.md, which is generated from here, documents the kinds."""
+    """Something that an agent emitted while it ran. docs/events.md, generated from these classes, lists the kinds."""
 
 
 class Output(Event, frozen=True):
-    """A piece of plain output, to be looked at only."""
+    """A piece of plain output, for display only."""
 
     text: str
 
 
 class Message(Event, frozen=True):
-    """Something that the agent said."""
+    """A message from the agent."""
 
     text: str
 
@@ -85,15 +85,15 @@ class Tool(Event, frozen=True):
 
 
 class Result(Event, frozen=True):
-    """What a tool gave back. Where several are used at once, results come in any order. Some agents don't report them,
-    and of Claude's only short ones are read while it runs: `ralphtool logs` shows them all."""
+    """The result of a tool. If several tools run at once, their results come in any order. Some agents don't report
+    results. Claude's long ones are not read while it runs: `ralphtool logs` shows them all."""
 
     text: str
     ok: bool = True
 
 
 class Usage(Event, frozen=True):
-    """What has been used up since the last report."""
+    """What the agent has used since its last report."""
 
     input_tokens: _Count = 0
     """all input, including cached input"""
@@ -106,7 +106,7 @@ class Usage(Event, frozen=True):
 
 
 class Quota(Event, frozen=True):
-    """How much of what a subscription allows in a time is used up."""
+    """How much of a subscription's quota is used."""
 
     used: float
     """1.0 is all of it"""
@@ -116,7 +116,7 @@ class Quota(Event, frozen=True):
 
 
 class Failure(Event, frozen=True):
-    """Something went wrong on the agent's side; the agent may continue, and often retries by itself."""
+    """The agent reported an error; it may continue, and often retries by itself."""
 
     trouble: Trouble
     """one of `rate-limit`, `overload`, `network`, `login`, `context`, `other`"""
@@ -126,7 +126,7 @@ class Failure(Event, frozen=True):
 
 
 class End(Event, frozen=True):
-    """The agent has ended, and says so itself."""
+    """The agent reported its own end."""
 
     ok: bool
     message: str = ""
@@ -152,14 +152,14 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class McpServer(Struct, frozen=True):
-    """How an agent starts our MCP server, `ralphtool mcp`."""
+    """How an agent starts ralphtool's MCP server, `ralphtool mcp`."""
 
     command: tuple[str, ...]
     env: dict[str, str]
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """How to start the program. It gets our environment, the session's variables, and `env`."""
+    """How to start the program. It gets ralphtool's environment, the session's variables, and `env`."""
 
     argv: tuple[str, ...]
     stdin: str | None = None  # the path of a file; None means empty input
@@ -168,7 +168,7 @@ class Start(Struct, frozen=True, kw_only=True):
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
-    """How to find out whether an agent's user is logged in, without asking anything but the program itself.
+    """How to find out whether an agent's user is logged in, by asking no program but the agent itself.
 
     Paths may begin with `~` or with `${VARIABLE:-otherwise}`; others are relative to the project.
     """
@@ -177,7 +177,7 @@ class Credentials(Struct, frozen=True, kw_only=True):
     files: tuple[str, ...] = ()  # any one that exists is enough
     asks: tuple[str, ...] = ()  # arguments with which the program exits with 0 if logged in, with 1 if not
     asks_since: tuple[int, int, int] = (0, 0, 0)  # an older version might treat them as a prompt
-    elsewhere: tuple[tuple[str, str], ...] = ()  # files, each with a word in it that hints at a login we can't check
+    elsewhere: tuple[tuple[str, str], ...] = ()  # files, each with a word that hints at an uncheckable login
     is_all: bool = False  # there is no other way
 
 

@@ -248,7 +248,7 @@ def _parse_arguments(command: AgentCommand, arguments: list[str]) -> CommandLine
 
 
 def _is_option(argument: str, command: AgentCommand) -> bool:
-    """A text that begins with a dash and contains blanks is an agent's message, not an option."""
+    """A text that begins with a dash and contains spaces is an agent's message, not an option."""
     if argument[2:].partition("=")[0] in command.options and argument.startswith("--"):
         return True
     return argument.startswith("-") and argument != "-" and not any(character.isspace() for character in argument)

@@ -106,7 +106,7 @@ def check_machine(project: DoctorContext) -> Iterator[Diagnosis]:
     yield ok("machine", f"ralphtool {describe_version()}, Python {platform.python_version()}, {platform.system()}")
     script = own_command.find_script()
     if os.path.isfile(script) and not own_command.can_start(script):
-        text = f"{script} can't start: its first line names a Python whose path is too long or has a blank"
+        text = f"{script} can't start: its first line names a Python whose path is too long or has a space"
         command = f"{shlex.quote(sys.executable)} -m ralphtool doctor --fix"
         yield wrong("machine", text, command, partial(_make_startable, script))
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
 
-_TICK = 0.01  # seconds between two checks whether the record has begun
+_TICK = 0.01  # seconds between two checks whether the record has started
 _EXIT_CODES = {"done": 0, "unproven": 1, "unfinished": 1, "interrupted": 130}
 
 

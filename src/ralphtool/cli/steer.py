@@ -205,7 +205,7 @@ def _check_guidance(root: str, change: str, story: str | None, text: str) -> Non
         about = f"story {story}" if story else "all stories"
         command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
         raise InvalidValue(
-            f"{steering.MAX_GUIDANCE} pieces of guidance for {about} exist already, the maximum: remove them first "
+            f"{steering.MAX_GUIDANCE} pieces of guidance for {about} already exist, the maximum: remove them first "
             f"({command})"
         )
 

@@ -101,7 +101,7 @@ def _serve(roots: list[str], place: Place, *, read_only: bool, opens: bool, new_
     address = serve.build_address(place, opened, known.secret)
     opened.listen(serve.BACKLOG)  # before the address is printed, so that it works at once
     _print_address(address, roots, read_only=read_only, as_json=as_json)
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # the words of the page are no terminal's
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]  # the page does not use the terminal's encoding
     if opens and not place.socket_path:
         import webbrowser
 

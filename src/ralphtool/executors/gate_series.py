@@ -67,7 +67,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
             if not one.ok:
                 ending = one.why or f"exit status {one.exit_code}"
                 raise SetupFailed(
-                    f"the set-up command `{command}` failed ({ending}): fix it; its output is in {one.log}"
+                    f"the setup command `{command}` failed ({ending}): fix it; its output is in {one.log}"
                 )
         return True
 

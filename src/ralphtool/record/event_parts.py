@@ -15,18 +15,18 @@ Whole = Annotated[int, Meta(ge=-_MAX_NUMBER, le=_MAX_NUMBER)]
 
 
 class StoryBefore(Struct, frozen=True, kw_only=True):
-    """A story when a run begins."""
+    """A story when a run starts."""
 
     id: str = ""
     """its id"""
     title: str = ""
     """its title"""
     tasks_total: Count = 0
-    """how many tasks it has"""
+    """the number of its tasks"""
     tasks_done: Count = 0
-    """how many of them are ticked"""
+    """the number of ticked ones"""
     done: bool = False
-    """whether all of them are"""
+    """whether all of them are ticked"""
     state: str = ""
     """`done`, `waiting`, `skipped`, `open`; empty in old records"""
     optional: bool = False
@@ -34,7 +34,7 @@ class StoryBefore(Struct, frozen=True, kw_only=True):
     depends_on: tuple[str, ...] = ()
     """the ids of the stories that must be done first"""
     proof: str = ""
-    """if an earlier run has done it: `proven`, `held`, `unproven` or `accepted`; else empty"""
+    """if an earlier run completed it: `proven`, `held`, `unproven` or `accepted`; else empty"""
 
 
 class RunLimits(Struct, frozen=True, kw_only=True):
@@ -68,14 +68,14 @@ class RunGates(Struct, frozen=True, kw_only=True):
 
 
 class RecordedFinding(Struct, frozen=True, kw_only=True):
-    """Something in a diff that is not in order."""
+    """Something suspicious or dishonest in a diff."""
 
     kind: str = ""
-    """what kind of thing"""
+    """its kind"""
     path: str = ""
     """the file"""
     detail: str = ""
-    """one line for people"""
+    """a description, in one line"""
 
 
 class Durations(Struct, frozen=True, kw_only=True):
@@ -99,7 +99,7 @@ class StoryAfter(Struct, frozen=True, kw_only=True):
     state: str = ""
     """`done`, `waiting`, `failed`, `skipped`, `open`"""
     attempts: Count = 0
-    """how many attempts it has used"""
+    """the number of attempts used"""
     why: str = ""
     """why it is not done"""
     failure: str = ""
@@ -129,7 +129,7 @@ class StoryAfter(Struct, frozen=True, kw_only=True):
 
 
 class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a run spent. A field that is not known is left out."""
+    """What a run spent. Unknown fields are left out."""
 
     seconds: Number | None = None
     """the whole run"""
@@ -144,7 +144,7 @@ class Totals(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost: Number | None = None
     """dollars"""
     iterations: Count | None = None
-    """how many iterations there were"""
+    """the number of iterations"""
 
 
 class LastCheck(Struct, frozen=True, kw_only=True):
@@ -159,7 +159,7 @@ class LastCheck(Struct, frozen=True, kw_only=True):
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """Something that people can do after a run."""
+    """Something that you can do after a run."""
 
     say: str = ""
     """what to do"""

@@ -1,9 +1,9 @@
-"""The events of a run, one type for each: what a run writes, what its readers get, and what docs/events.md shows.
+"""The events of a run, one type for each. Runs write them, views read them, and docs/events.md is generated from them.
 
-The docstring under a class and under a field is its documentation. Nearly every field has a default, because a record
-may be of an earlier version, and numbers are bounded, because a record is not trusted.
+The docstring under a class and under a field is its documentation. Nearly every field has a default, because an earlier
+version may have written the record, and numbers are bounded, because a record is not trusted.
 
-One file, over 500 lines: it is one list, most of which is documentation.
+One file of over 500 lines: it is one list, and mostly documentation.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ AgentEvent = (
 
 
 def is_activity(said: AgentEvent) -> bool:
-    """Whether it is worth being shown as what an agent does now."""
+    """Whether to show it as the agent's current activity."""
     if isinstance(said, agents.Output):
         return bool(said.text.strip())
     return not isinstance(said, agents.Usage | agents.Quota | agents.Result)
@@ -115,13 +115,13 @@ class RunStarted(_BaseEvent, frozen=True, kw_only=True, tag="run_started"):
     stories: tuple[StoryBefore, ...] = ()
     """the stories"""
     limits: RunLimits = RunLimits()
-    """the limits of the run; times in seconds, 0 is no limit"""
+    """the limits of the run; times in seconds; 0 is no limit"""
     gates: RunGates = RunGates()
     """the gates of the run"""
 
 
 class WorkspaceChosen(_BaseEvent, frozen=True, kw_only=True, tag="workspace"):
-    """It is decided where the run works. Before it, gates may have been tried elsewhere."""
+    """The place where the run works was chosen. Before this event, gates may have been tried elsewhere."""
 
     kind: str = ""
     """`box`, `worktree`, `here` or `workers`"""
@@ -132,7 +132,7 @@ class WorkspaceChosen(_BaseEvent, frozen=True, kw_only=True, tag="workspace"):
 
 
 class IterationStarted(_BaseEvent, frozen=True, kw_only=True, tag="iteration_started"):
-    """A story is given to an agent."""
+    """An agent starts on a story."""
 
     number: Count = 0
     """the same as `iteration`"""
@@ -178,7 +178,7 @@ class Setup(_BaseEvent, frozen=True, kw_only=True, tag="setup"):
 
 
 class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
-    """A gate begins."""
+    """A gate has started."""
 
     when: str = ""
     """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code), `own-tests` (the new
@@ -234,8 +234,7 @@ class Agent(_BaseEvent, frozen=True, kw_only=True, tag="agent"):
 
 
 class Ticked(_BaseEvent, frozen=True, kw_only=True, tag="ticked"):
-    """An agent that is at work has ticked tasks of its story, or taken ticks back. What they are worth is told by the
-    verdict."""
+    """A running agent has ticked or unticked tasks of its story. Only the verdict says whether the ticks count."""
 
     story: str = ""
     """the story's id"""
@@ -250,15 +249,15 @@ class Ticked(_BaseEvent, frozen=True, kw_only=True, tag="ticked"):
 
 
 class BlockerChecked(_BaseEvent, frozen=True, kw_only=True, tag="blocker_checked"):
-    """An agent in its read-only mode has looked into a claimed blocker, as `check_blockers` asks for. It comes before
-    the verdict."""
+    """With the setting `check_blockers`, an agent in its read-only mode has checked a reported blocker. This event
+    comes before the verdict."""
 
     entry: str = ""
     """the id that the entry in progress.json will have"""
     story: str = ""
     """the story's id"""
     real: bool | None = None
-    """whether the blocker is real; null if the agent could not tell"""
+    """whether the blocker is real; null if the agent could not decide"""
     found: str = ""
     """what was found, as text"""
     iteration: Count = 0
@@ -332,7 +331,7 @@ class Decision(_BaseEvent, frozen=True, kw_only=True, tag="decision"):
 
 
 class Checkpoint(_BaseEvent, frozen=True, kw_only=True, tag="checkpoint"):
-    """A story is done, and its commit made."""
+    """A story is done and committed."""
 
     story: str = ""
     """the story's id"""
@@ -347,7 +346,7 @@ class Checkpoint(_BaseEvent, frozen=True, kw_only=True, tag="checkpoint"):
 
 
 class WorkerJoined(_BaseEvent, frozen=True, kw_only=True, tag="worker"):
-    """A worker on another machine has begun with something: an iteration, or the gates of one."""
+    """A worker on another machine has started an order: an iteration, or the gates of one."""
 
     worker: str = ""
     """its name"""
@@ -358,7 +357,7 @@ class WorkerJoined(_BaseEvent, frozen=True, kw_only=True, tag="worker"):
 
 
 class Queued(_BaseEvent, frozen=True, kw_only=True, tag="queued"):
-    """Stories are worked on side by side, and the work of one waits to be merged and proven."""
+    """With stories side by side: the work of a story waits to be merged and proven."""
 
     story: str = ""
     """the story's id"""
@@ -369,7 +368,7 @@ class Queued(_BaseEvent, frozen=True, kw_only=True, tag="queued"):
 
 
 class Merging(_BaseEvent, frozen=True, kw_only=True, tag="merging"):
-    """The work of a story, upon what others have done since it began, is being proven."""
+    """The work of a story is merged with the stories that were done since it started, and its proof runs."""
 
     story: str = ""
     """the story's id"""
@@ -382,7 +381,7 @@ class Merging(_BaseEvent, frozen=True, kw_only=True, tag="merging"):
 
 
 class Merged(_BaseEvent, frozen=True, kw_only=True, tag="merged"):
-    """The work of a story was merged with that of others: the tree that was proven is the tree of its commit."""
+    """The merged work of a story is proven and committed: the commit has exactly the tree that was proven."""
 
     story: str = ""
     """the story's id"""
@@ -393,7 +392,7 @@ class Merged(_BaseEvent, frozen=True, kw_only=True, tag="merged"):
 
 
 class SentBack(_BaseEvent, frozen=True, kw_only=True, tag="sent_back"):
-    """The work of a story does not go together with what others have done: its own agent is given it again."""
+    """The work of a story conflicts with that of other stories: it goes back to its own agent."""
 
     story: str = ""
     """the story's id"""
@@ -410,7 +409,7 @@ class SentBack(_BaseEvent, frozen=True, kw_only=True, tag="sent_back"):
 
 
 class Proof(_BaseEvent, frozen=True, kw_only=True, tag="proof"):
-    """What a story that is done rests on."""
+    """The proof of a story that is done."""
 
     story: str = ""
     """the story's id"""
@@ -423,7 +422,7 @@ class Proof(_BaseEvent, frozen=True, kw_only=True, tag="proof"):
 
 
 class Reopened(_BaseEvent, frozen=True, kw_only=True, tag="reopened"):
-    """A story that was done is open again: a person rejected it, or one that it builds on. Its work is reverted."""
+    """A done story is open again, because a person rejected it or a story that it builds on. Its work is reverted."""
 
     story: str = ""
     """the story's id"""
@@ -436,7 +435,7 @@ class Reopened(_BaseEvent, frozen=True, kw_only=True, tag="reopened"):
 
 
 class PlanEdited(_BaseEvent, frozen=True, kw_only=True, tag="plan_edited"):
-    """The user edited the plan: it was merged with what is done."""
+    """The user edited the plan: the edits were merged into the plan on the branch."""
 
     text: str = ""
     """what was edited, in one sentence"""
@@ -464,15 +463,15 @@ class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
 
 
 class Notice(_BaseEvent, frozen=True, kw_only=True, tag="notice"):
-    """Something that people should know."""
+    """A message for the user."""
 
     text: str = ""
-    """what it is"""
+    """the message"""
 
 
 class Denied(_BaseEvent, frozen=True, kw_only=True, tag="denied"):
-    """A program in a box tried to reach what `[sandbox]` does not allow. Written once for each host and port of a
-    run."""
+    """A program in a box tried to reach a host or port that `[sandbox]` does not allow. Written once for each host
+    and port of a run."""
 
     host: str = ""
     """the host name or address that was requested"""
@@ -487,7 +486,7 @@ class Denied(_BaseEvent, frozen=True, kw_only=True, tag="denied"):
 
 
 class HandedOver(_BaseEvent, frozen=True, kw_only=True, tag="handed_over", rename={"from_": "from"}):
-    """Another agent continues: the one before has to rest, or one that comes earlier in `agents` can work again."""
+    """Another agent continues: the previous one must pause, or one that comes earlier in `agents` can work again."""
 
     from_: str = ""
     """the previous agent"""
@@ -498,8 +497,8 @@ class HandedOver(_BaseEvent, frozen=True, kw_only=True, tag="handed_over", renam
 
 
 class Waiting(_BaseEvent, frozen=True, kw_only=True, tag="waiting"):
-    """Nothing can be done for a while: every agent has to rest, or only your answer helps (`wait_for_answers`). An
-    interrupt, a limit of the run, or what you say ends the wait early."""
+    """The run waits: every agent must pause, or all remaining work needs your answer (`wait_for_answers`). An
+    interrupt, a limit of the run, a steering command or an answer ends the wait early."""
 
     seconds: Number = 0.0
     """how long"""
@@ -510,8 +509,8 @@ class Waiting(_BaseEvent, frozen=True, kw_only=True, tag="waiting"):
 
 
 class Steered(_BaseEvent, frozen=True, kw_only=True, tag="steered"):
-    """A person said something to the run, from any terminal: `ralphtool pause`, `resume`, `stop`, `guide`, `retry`,
-    `skip`, `accept`, `reject`. The run applies it as soon as the iteration that is under way allows."""
+    """A person sent a steering command to the run, from any terminal: `ralphtool pause`, `resume`, `stop`, `guide`,
+    `retry`, `skip`, `accept`, `reject`. The run applies it as soon as the current iteration allows."""
 
     action: str = ""
     """`pause`, `resume`, `stop`, `stop-after` (the iteration), `guide`, `forget` (earlier guidance), `retry`, `skip`,
@@ -540,7 +539,7 @@ class Answered(_BaseEvent, frozen=True, kw_only=True, tag="answered"):
 
 
 class Paused(_BaseEvent, frozen=True, kw_only=True, tag="paused"):
-    """Nothing new is begun until a person resumes the run."""
+    """No new iteration starts until a person resumes the run."""
 
     why: str = ""
     """the reason, and how to resume"""
@@ -623,13 +622,13 @@ def _drop_nulls(said: AgentEvent) -> dict[str, Any]:
 
 
 def decode(line: bytes) -> Event | None:
-    """What a line says; None if it is no event, or one of a type that this version does not know.
+    """The event in a line; None if it is not an event, or of a type that this version does not know.
 
-    A field that does not fit is taken for absent: what an agent reports may be absurd, and the rest still counts.
+    A field that does not fit is treated as absent: an agent may report absurd values, and the rest is still valid.
     """
     try:
         return _build_decoder().decode(line)
-    except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
+    except (ValueError, RecursionError):  # msgspec's errors and those of invalid UTF-8 are ValueErrors
         fields = parse_fields(line)
         return None if fields is None else decode_fields(fields)
 

@@ -1,4 +1,4 @@
-"""Follows a record: that of a run under way, from any process, or a replay of one that has ended.
+"""Follows a record: that of a run in progress, from any process, or a replay of one that has ended.
 
 A record may have a million events before it is opened. So the first view is built from its head and its tail, and the
 middle is read afterwards, a slice at a time: in the end the view is the same as if every event had been fed to it.
@@ -81,7 +81,7 @@ def _find_last_words(lines: list[bytes]) -> Iterator[Event]:
     yield from reversed(last.values())  # in the order in which they were written
 
 
-# --- a run under way --------------------------------------------------------------------------------
+# --- a run in progress ------------------------------------------------------------------------------
 
 
 class Follower(Generic[ViewT]):
@@ -194,7 +194,7 @@ class Follower(Generic[ViewT]):
 
 
 class ReplayClock:
-    """The time in a replayed record; at its end, if the run is still under way, the real time."""
+    """The time in a replayed record; at its end, if the run is still in progress, the real time."""
 
     def __init__(self) -> None:
         self.now: float | None = None

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # maximum number kept
 _WORKERS = 20  # of one iteration
-_LANES = 64  # iterations under way at once
+_LANES = 64  # iterations in progress at once
 _ID = 200  # characters of an id
 _LONGEST_WAIT = 1e9  # seconds
 
@@ -80,7 +80,7 @@ class RunView:
         self.now = 0.0  # time of the last event; agent events don't count
         self.stories: dict[str, StoryView] = {}
         self.attempts: list[AttemptView] = []  # in the order in which they began
-        self.current: dict[int, AttemptView] = {}  # iterations under way by number, the last to begin at the end
+        self.current: dict[int, AttemptView] = {}  # iterations in progress by number, the last to start at the end
         self.spent = ResourceUse()  # by the agents of finished iterations
         self.waiting: Waiting | None = None
         self.paused: Paused | None = None
@@ -101,7 +101,7 @@ class RunView:
 
     @property
     def attempt(self) -> AttemptView | None:
-        """The last iteration to begin, among those under way."""
+        """The last iteration to start, among those in progress."""
         return next(reversed(self.current.values()), None)
 
     @property
@@ -256,7 +256,7 @@ class RunView:
             story.set_state("failed" if event.status in ("failed", "blocked") else "open")
 
     def _pop_current(self, event: Verdict) -> AttemptView | None:
-        """The iteration that is judged. Without a number, iterations ran one at a time, so no other is under way."""
+        """The iteration that is judged. Without a number, iterations ran one at a time, so no other is in progress."""
         if event.iteration:
             return self.current.pop(event.iteration, None)
         about = {event.story, event.entry} - {""}

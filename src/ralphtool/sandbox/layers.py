@@ -54,7 +54,7 @@ def is_cache(path: str) -> bool:
 
 
 class BoxFolder(Struct, frozen=True, kw_only=True):
-    """A folder that git ignores, in a box. Attempts write on top of what the set-up and the gates of a checkpoint
+    """A folder that git ignores, in a box. Attempts write on top of what the setup and the gates of a checkpoint
     wrote: what one attempt leaves or breaks there does not affect the next."""
 
     path: str  # in the tree

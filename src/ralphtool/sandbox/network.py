@@ -185,7 +185,7 @@ def _parse_authority(text: str, usual_port: int | None) -> tuple[str, int]:
     found = _AUTHORITY.fullmatch(text)
     port = int(found[3]) if found and found[3] else usual_port
     if not found or port is None or not 0 < port < 1 << 16:
-        raise _BadRequest("400 That is no host and port")
+        raise _BadRequest("400 The target must be a host and a port")
     return normalize_host(found[1] or found[2]), port
 
 
@@ -422,7 +422,7 @@ def _read_header(near: socket.socket) -> tuple[bytes, bytes]:
         try:
             block = near.recv(_LONGEST_HEADER)
         except TimeoutError:
-            raise _BadRequest("408 The header did not come in time") from None
+            raise _BadRequest("408 The header did not arrive in time") from None
         if not block:
             raise ConnectionResetError
         data += block

@@ -30,7 +30,7 @@ class NoBox(Struct, frozen=True, kw_only=True):
 def try_box(patience: float = _PATIENCE) -> Tools | NoBox:
     """Starts a real box."""
     if platform.system() != "Linux":
-        return NoBox(why=f"boxes need Linux, and this is {platform.system()}", help='set workspace = "worktree"')
+        return NoBox(why=f"boxes need Linux, but this is {platform.system()}", help='set workspace = "worktree"')
     found = {name: _find_program(name) for name in ("bwrap", "unshare", "mount")}
     if not found["bwrap"]:
         return NoBox(why="bubblewrap is not installed", help="sudo apt install bubblewrap")
@@ -72,7 +72,7 @@ def explain(said: str) -> NoBox:
     why = (
         f"bubblewrap could not start a box: {said}" if said else "bubblewrap could not start a box, and did not say why"
     )
-    return NoBox(why=why, help="`bwrap --unshare-all --ro-bind / / true` has to work")
+    return NoBox(why=why, help="`bwrap --unshare-all --ro-bind / / true` must work")
 
 
 def _read(path: str) -> str:

@@ -81,7 +81,7 @@ CommandList = Annotated[Texts, describe_list("commands", '["make test"]')]
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
-    """`[run]`: how a change is worked through."""
+    """`[run]`: how a run works on a change."""
 
     spec: Annotated[Text, describe_text("docs/plan.md")] | None = None
     """The format or the file of the change, if it is ambiguous: `openspec`, `docs/plan.md`."""
@@ -154,7 +154,7 @@ class ProofSettings(Struct, frozen=True, kw_only=True):
 
 
 class BlockerSettings(Struct, frozen=True, kw_only=True):
-    """`[blockers]`: what the project needs to have; looked up when an agent says that it is blocked."""
+    """`[blockers]`: what the project needs; checked when an agent reports that it is blocked."""
 
     variables: Annotated[Texts, describe_list("variable names", '["DATABASE_URL"]')] = ()
     """Environment variables that must be set."""
@@ -186,28 +186,28 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
 
 
 class NotifySettings(Struct, frozen=True, kw_only=True):
-    """`[notify]`: who is told when a run ends, or a question waits."""
+    """`[notify]`: the program to call when a run ends, or needs an answer."""
 
     command: Annotated[Texts, describe_list("non-empty strings", '["notify-send", "ralphtool"]')] = ()
     """A program and its arguments; it gets one JSON object on stdin."""
 
 
 class MemorySettings(Struct, frozen=True, kw_only=True):
-    """`[memory]`: what the next iteration knows."""
+    """`[memory]`: the learnings in a prompt."""
 
     budget_tokens: Count = 2000
     """The maximum number of tokens for learnings in a prompt."""
 
 
 class PromptSettings(Struct, frozen=True, kw_only=True):
-    """`[prompt]`: what an agent is given to read."""
+    """`[prompt]`: the prompt of an agent."""
 
     budget_tokens: Budget = 30000
     """The maximum number of tokens in a whole prompt."""
 
 
 class AgentSettings(Struct, frozen=True, kw_only=True):
-    """`[agents.NAME]`: how one agent is called."""
+    """`[agents.NAME]`: how to start one agent."""
 
     kind: Annotated[Text, describe_text("claude")] | None = None
     """The kind of agent, if the name is not a kind: this allows two of the same kind."""
@@ -228,9 +228,9 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True):
-    """`[prices.MODEL]`: what a model costs, for agents that tell their tokens only; dollars for a million of them.
+    """`[prices.MODEL]`: the prices of a model, in dollars per million tokens, for agents that report only their tokens.
 
-    MODEL is the model's name as the agent tells it or as `[agents.NAME]` has it, or the name of the agent.
+    MODEL is the model's name as the agent reports it or as in `[agents.NAME]`, or the name of the agent.
     """
 
     input: Dollars = 0.0
@@ -484,7 +484,7 @@ class SettingHelp(NamedTuple):
     table: str
     key: str
     default: str
-    """As TOML; empty where there is none."""
+    """As TOML; empty if there is none."""
     help: str
     words: str
     """What it may be: `a duration`."""

@@ -23,7 +23,7 @@ Remote = Annotated[Argument, ValueKind("a URL or a path", '"git@example.org:team
 
 
 class ExecutorSettings(Struct, frozen=True, kw_only=True):
-    """`[executor]`: the Temporal server that hands iterations out to other machines."""
+    """`[executor]`: the Temporal server that distributes iterations to other machines."""
 
     address: Address = "127.0.0.1:7233"
     """The Temporal server; the environment variable `TEMPORAL_ADDRESS` overrides it."""
@@ -44,7 +44,7 @@ class ExecutorSettings(Struct, frozen=True, kw_only=True):
     api_key_env: Variable = "TEMPORAL_API_KEY"
     """The environment variable that holds the API key, if the server needs one."""
     heartbeat: Seconds = 30
-    """How long a worker may be silent before its work is given to another worker."""
+    """How long a worker may be silent before another worker gets its work."""
 
 
 def apply_environment(settings: ExecutorSettings, environment: Mapping[str, str] = os.environ) -> ExecutorSettings:

@@ -1,4 +1,4 @@
-"""The settings of the export to OpenTelemetry: `[otel]`."""
+"""The settings of the OpenTelemetry export: `[otel]`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Endpoint = Annotated[
 
 
 class OtelSettings(Struct, frozen=True, kw_only=True):
-    """`[otel]`: where spans and metrics of a run go."""
+    """`[otel]`: where the spans and metrics of a run are sent."""
 
     endpoint: Endpoint = ""
     """The OTLP/HTTP endpoint to which `ralphtool run` sends spans and metrics; by default nothing is sent."""

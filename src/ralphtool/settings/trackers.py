@@ -1,4 +1,4 @@
-"""The settings of formats that live in an issue tracker: `[specs.NAME]`."""
+"""The settings of specs in an issue tracker: `[specs.NAME]`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Listed = Annotated[Texts, describe_list("issues, milestones and labels", '["12",
 
 
 class GithubSettings(Struct, frozen=True, kw_only=True):
-    """`[specs.github]`: the issues of GitHub as changes."""
+    """`[specs.github]`: GitHub issues as changes."""
 
     write: Switch = False
     """Whether a run ticks boxes, comments and closes issues on GitHub when a story is proven."""
@@ -24,7 +24,7 @@ class GithubSettings(Struct, frozen=True, kw_only=True):
 
 
 class BeadsSettings(Struct, frozen=True, kw_only=True):
-    """`[specs.beads]`: the epics of beads as changes."""
+    """`[specs.beads]`: beads epics as changes."""
 
     write: Switch = True
     """Whether a run closes issues when a story is proven."""
@@ -33,7 +33,7 @@ class BeadsSettings(Struct, frozen=True, kw_only=True):
 
 
 class SpecsSettings(Struct, frozen=True, kw_only=True):
-    """`[specs.NAME]`: formats that live in an issue tracker."""
+    """`[specs.NAME]`: specs in an issue tracker."""
 
     github: GithubSettings = GithubSettings()
     beads: BeadsSettings = BeadsSettings()

@@ -38,11 +38,11 @@ class ValueKind(NamedTuple):
     words: str
     example: str
     most: str = ""
-    """The biggest number in words, where a number that is too big has its own message."""
+    """The maximum in words, if a number above it has its own message."""
     parse: Callable[[object], object] | None = None
     """Turns the written value into the number that it means."""
     typed: Callable[[str], object] = str
-    """Turns a flag's text into what TOML would hold."""
+    """Turns a flag's text into the value that TOML would have."""
 
 
 # --- reading ----------------------------------------------------------------------------------------

@@ -121,9 +121,9 @@ class Spec(Protocol):
     adapter: str
     change: str
     path: str
-    """What people call the change's place: its folder or its file."""
+    """The folder or file of the change, as shown to people."""
     ref: str
-    """What `open` takes as `spec` to come straight back to this very change."""
+    """The value of `spec` with which `open` finds exactly this change again."""
 
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
         """In the order of work. `completed` are the tasks that the session recorded as done."""
@@ -171,7 +171,7 @@ class Adapter(Protocol):
 
     name: str
     found_in: str
-    """Where changes lie in a project, for people: `plans/<name>.md`."""
+    """The place of changes in a project, as shown to people: `plans/<name>.md`."""
 
     def changes(self, project: str) -> list[str]:
         """The names of the project's changes in this format; must be cheap, and must not fail if there are none."""

@@ -96,7 +96,7 @@ def join_lines(text: str) -> str:
 
 
 def _clean_lines(text: str) -> list[str]:
-    # If a comment in the file was left open, a `-->` of ours would close it.
+    # If a comment in the file was left open, a `-->` in the notes would close it.
     lines = text.strip().replace("\r\n", "\n").replace("\r", "\n").replace("-->", "--\\>").split("\n")
     return ["".join(c if c == "\t" or not _is_control(c) else ascii(c)[1:-1] for c in line).rstrip() for line in lines]
 

@@ -54,8 +54,8 @@ def _require(holds: bool, promise: str) -> None:
 
 def check_adapter(adapter: Adapter, project: str, change: str) -> None:
     """Runs an adapter through its life cycle on a sample change; raises ContractBroken with the broken promise."""
-    _require(projects.is_name(adapter.name), "an adapter's name is a name")
-    _require(bool(adapter.found_in.strip()), "an adapter says where its changes are")
+    _require(projects.is_name(adapter.name), "an adapter has a valid name")
+    _require(bool(adapter.found_in.strip()), "an adapter says where its changes are stored")
     _check_finding(adapter, project, change)
     spec = adapter.open(project, change)
     _check_reading(spec, project, change)
@@ -81,11 +81,11 @@ def _check_places(adapter: Adapter, project: str, change: str) -> None:
     places = list(adapter.places(change))
     for place in places:
         inside = not os.path.isabs(place) and ".." not in place.split("/") and os.path.normpath(place) != "."
-        _require(inside, f"`places` names paths inside of the project, not {place}")
+        _require(inside, f"`places` names paths inside the project, not {place}")
     with TemporaryDirectory(prefix="ralph-") as copy:
         for place in places:
             _copy(os.path.join(project, place), os.path.join(copy, place))
-        promise = "`places` names all that the change needs to be read"
+        promise = "`places` names everything that is needed to read the change"
         try:
             there, here = (adapter.open(one, change) for one in (copy, project))
             _require(_content(there) == _content(here), promise)
@@ -120,12 +120,12 @@ def _check_scaffold(adapter: Adapter) -> None:
         try:
             spec = adapter.open(folder, made.change, specs.file_of(made.spec))
         except RalphError as error:
-            raise ContractBroken(f"a change that is begun can be opened, not {type(error).__name__}") from error
+            raise ContractBroken(f"a new change can be opened, not {type(error).__name__}") from error
         places = [os.path.join(folder, place) for place in adapter.places(made.change, specs.file_of(made.spec))]
-        _require(all(_is_below(path, places) for path in made.paths), "a change is begun at its places")
-        _require(any(story.tasks for story in spec.stories()), "a change that is begun has tasks")
+        _require(all(_is_below(path, places) for path in made.paths), "a new change is written to its places")
+        _require(any(story.tasks for story in spec.stories()), "a new change has tasks")
         _require_error(
-            lambda: scaffold.check_filled_in(spec), InvalidValue, "a change that is not filled in is recognised"
+            lambda: scaffold.check_filled_in(spec), InvalidValue, "a change that was not filled in is recognised"
         )
 
 
@@ -144,7 +144,7 @@ def _require_error(act: Callable[[], object], kind: type[Exception], promise: st
 
 
 def _check_reading(spec: Spec, project: str, change: str) -> None:
-    _require(spec.change == change, "a spec knows the name of its change")
+    _require(spec.change == change, "a spec has the name of its change")
     _require(os.path.exists(spec.path), "a spec's path exists")
     before = _read_tree(project)
     stories = spec.stories()
@@ -166,7 +166,7 @@ def _open_tasks(spec: Spec, completed: list[str]) -> list[Task]:
 
 def _check_ticking(spec: Spec, project: str) -> None:
     completed: list[str] = []
-    _require(len(_open_tasks(spec, completed)) >= 2, "the sample has two open tasks or more")
+    _require(len(_open_tasks(spec, completed)) >= 2, "the sample has at least two open tasks")
     _check_unknown_task(spec, project)
     while tasks := _open_tasks(spec, completed):
         _tick_one(spec, project, tasks[0], completed)
@@ -188,7 +188,7 @@ def _tick_one(spec: Spec, project: str, task: Task, completed: list[str]) -> Non
     after = _read_tree(project)
     _require(_find_done(spec, completed) == others | {task.id}, f"ticking {task.id} ticks {task.id}, and nothing else")
     changed = [path for path in before.keys() | after.keys() if before.get(path) != after.get(path)]
-    _require(len(changed) <= 1, f"ticking {task.id} changes one file at the most")
+    _require(len(changed) <= 1, f"ticking {task.id} changes at most one file")
     ends_story = any(story.done for story in spec.stories(completed) if task.id in [one.id for one in story.tasks])
     for path in changed:
         edit = before.get(path, b""), after.get(path, b"")
@@ -225,7 +225,7 @@ def _count_common_prefix(one: bytes, other: bytes) -> int:
 
 def _check_notes(project: str, write: Callable[[], int], count: int, what: str) -> None:
     before = _read_tree(project)
-    _require(write() == count, f"writing {what} tells how many were written")
+    _require(write() == count, f"writing {what} returns the number of written ones")
     after = _read_tree(project)
     _require(after != before, f"writing {what} writes something")
     _require(write() == 0, f"writing the same {what} again writes none")
@@ -233,7 +233,7 @@ def _check_notes(project: str, write: Callable[[], int], count: int, what: str) 
     lines = [line for data in after.values() for line in data.decode("utf-8", "replace").splitlines()]
     _require(
         not any(found and found.title == "no heading" for found in map(parse_heading, lines)),
-        "a note forges no heading",
+        "a note can't add a heading",
     )
     for path, data in before.items():
         kept = iter(after.get(path, b"").splitlines())

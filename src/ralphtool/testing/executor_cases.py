@@ -97,15 +97,15 @@ def _read_prompt(project: SampleProject, number: int) -> str:
 
 def _check_proven(project: SampleProject) -> None:
     states = [event["receipt"]["state"] for event in _list_events(project, "proof")]
-    _require(states == ["proven"], f"a story with a test of its own is proven, not {states}")
+    _require(states == ["proven"], f"a story with its own test is proven, not {states}")
 
 
 def _check_red(project: SampleProject) -> None:
     first = _list_events(project, "verdict")[0]
-    _require("test_count" in json.dumps(first["reasons"]), "the verdict names the test that is red")
-    _require("test_count" in _read_prompt(project, 1), "the next prompt names the test that is red")
+    _require("test_count" in json.dumps(first["reasons"]), "the verdict names the red test")
+    _require("test_count" in _read_prompt(project, 1), "the next prompt names the red test")
     kept = project.git("ls-tree", "--name-only", layout.ATTEMPTS + first["entry"])
-    _require("count.py" in kept.split(), "the work of an attempt that failed can be found by its ref")
+    _require("count.py" in kept.split(), "the work of a failed attempt can be found by its ref")
     gates = [event for event in _list_events(project, "gate") if event["when"] == "after" and event["failed"]]
     _require(bool(gates), "the event of a red gate names its failed tests")
     _require("test_count" in project.read_log(gates[0]["log"]), "the log of a gate has what it printed")
@@ -123,14 +123,14 @@ def _check_findings(project: SampleProject) -> None:
 
 def _check_same_attempt(project: SampleProject) -> None:
     attempts = [event["attempt"] for event in _list_events(project, "iteration_started")]
-    _require(set(attempts) == {1}, f"what is nobody's fault charges no attempt: {attempts}")
-    _require(len(project.read_history("entries")) == 1, "what is nobody's fault has no entry")
+    _require(set(attempts) == {1}, f"a transient failure is not counted as an attempt: {attempts}")
+    _require(len(project.read_history("entries")) == 1, "a transient failure has no entry")
 
 
 def _check_learning(project: SampleProject) -> None:
     texts = [one["content"] for one in project.read_history("learnings")]
-    _require(_KNOWN in texts, "what the agent learnt is in the history")
-    _require(_KNOWN in _read_prompt(project, 1), "what the agent learnt is in the next prompt")
+    _require(_KNOWN in texts, "the agent's learnings are in the history")
+    _require(_KNOWN in _read_prompt(project, 1), "the agent's learnings are in the next prompt")
 
 
 def _check_usage(project: SampleProject) -> None:
@@ -155,12 +155,12 @@ def _check_marks(project: SampleProject) -> None:
 def _stop_and_go_on(project: SampleProject) -> int:
     """Ctrl-C after the agent's message; then another run, with an agent that completes the story."""
     code = project.run_until(lambda: any(one["event"].get("text") == "Busy." for one in _list_events(project, "agent")))
-    _require(code == 130, f"a run that was stopped has the exit code 130, not {code}")
+    _require(code == 130, f"a stopped run has the exit code 130, not {code}")
     ended = _list_events(project, "run_ended")[-1]
-    _require(ended["result"] == "interrupted", f"a run that was stopped is interrupted, not {ended['result']}")
+    _require(ended["result"] == "interrupted", f"a stopped run is interrupted, not {ended['result']}")
     refs = project.git("for-each-ref", "--format=%(refname)", layout.INTERRUPTED).split()
     kept = [project.git("ls-tree", "--name-only", ref).split() for ref in refs]
-    _require(any("half.txt" in names for names in kept), "what a stopped agent had done can be found by a ref")
+    _require(any("half.txt" in names for names in kept), "the work of a stopped agent can be found by a ref")
     project.play([_turn(_DONE)])
     return project.run()
 

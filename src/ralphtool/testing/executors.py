@@ -84,9 +84,9 @@ def _check_case(case: ExecutorCase, project: SampleProject) -> ExecutorOutcome:
     exit_code = case.act(project)
     outcome = _read_outcome(project, exit_code)
     _require(outcome.statuses == case.statuses, f"the verdicts are {case.statuses}, not {outcome.statuses}")
-    _require(outcome.stories == case.stories, f"commits are of the stories {case.stories}, not {outcome.stories}")
+    _require(outcome.stories == case.stories, f"the commits are of the stories {case.stories}, not {outcome.stories}")
     _require(exit_code == case.exit_code, f"the exit code is {case.exit_code}, not {exit_code}")
-    _require(_read_users_state(project) == before, "the user's files and branches are as they were")
+    _require(_read_users_state(project) == before, "the user's files and branches are unchanged")
     _check_records(project)
     case.check(project)
     return outcome
@@ -103,10 +103,10 @@ def _check_records(project: SampleProject) -> None:
     folders = [event["directory"] for event in found if event["type"] == "iteration_started"]
     named = [*logs, *(os.path.join(one, name) for one in folders for name in ("prompt.md", "transcript.log"))]
     missing = [path for path in named if not os.path.isfile(os.path.join(project.root, path))]
-    _require(not missing, f"what events name is there: {', '.join(missing)} is not")
+    _require(not missing, f"files named in events exist: {', '.join(missing)} does not")
     numbers = {event["iteration"] for event in found if event["type"] == "iteration_started"}
     ended = {event["iteration"] for event in found if event["type"] == "agent" and event["event"]["kind"] == "end"}
-    _require(ended == numbers, "the record tells how the agent of each iteration ended")
+    _require(ended == numbers, "the record says how the agent of each iteration ended")
 
 
 # --- results of a case ------------------------------------------------------------------------------

@@ -94,24 +94,24 @@ def _check_modes(runner: Runner, folder: str) -> None:
     usual = looking = _check_started(runner, _build_job(folder))
     if runner.traits.read_only:
         looking = _check_started(runner, _build_job(folder, read_only=True))
-        _require(looking != usual, "an agent that shall change nothing is started in another way")
+        _require(looking != usual, "a read-only agent is started differently")
     if runner.traits.drafts:
         drafting = _check_started(runner, _build_job(folder, read_only=True, draft=os.path.join(folder, "records")))
-        _require(drafting not in (usual, looking), "an agent that shall write a draft is started in another way")
+        _require(drafting not in (usual, looking), "an agent that writes a draft is started differently")
     if runner.traits.mcp:
         server = McpServer(("/usr/bin/ralphtool", "mcp"), {"RALPH_SESSION": "a-session"})
-        _require(_check_started(runner, _build_job(folder, mcp=server)) != usual, "our MCP server is passed on")
+        _require(_check_started(runner, _build_job(folder, mcp=server)) != usual, "ralphtool's MCP server is passed on")
     _check_started(runner, _build_job(folder, cost=1.5))
 
 
 def _check_started(runner: Runner, job: Job) -> Start:
     start = runner.start(job)
-    _require(isinstance(start, Start) and bool(start.argv), "`start` tells the program and its arguments")
+    _require(isinstance(start, Start) and bool(start.argv), "`start` returns the program and its arguments")
     words = [*start.argv, *start.env, *start.env.values()]
     _require(not any("\0" in word for word in words), "no argument and no variable has a zero byte in it")
     _require(all(name and "=" not in name for name in start.env), "every variable has a name, without a = in it")
-    _require(not any(_MARK in word for word in words), "the prompt is no argument: it could be too long")
-    _require(_gives_prompt(start, job, words), "the prompt is given on standard input, or by its path")
+    _require(not any(_MARK in word for word in words), "the prompt is not an argument: it could be too long")
+    _require(_gives_prompt(start, job, words), "the prompt is passed on standard input, or by its path")
     _require(os.listdir(job.root) == [], "`start` writes nothing into the tree that the agent works in")
     return start
 
@@ -139,10 +139,10 @@ def _read_events(runner: Runner, job: Job, pieces: Iterable[bytes], exit_code: i
 
 
 def _check_events(events: Sequence[Event], end: End) -> End:
-    _require(all(isinstance(event, Event) for event in events), "a reader tells events")
-    _require(not any(isinstance(event, End) for event in events), "the end is told by `end`, and nowhere else")
-    _require(isinstance(end, End), "`end` tells the end")
-    _require(all(_can_be_written(event) for event in (*events, end)), "every event can be written down as JSON")
+    _require(all(isinstance(event, Event) for event in events), "a reader returns events")
+    _require(not any(isinstance(event, End) for event in events), "only `end` returns the end")
+    _require(isinstance(end, End), "`end` returns the end")
+    _require(all(_can_be_written(event) for event in (*events, end)), "every event can be written as JSON")
     return end
 
 
@@ -162,7 +162,7 @@ def _check_reading(runner: Runner, job: Job, recording: bytes, prepare: Callable
     prepare(job)
     before = _list_names(job.root)
     events, end = _read_events(runner, job, [recording])
-    _require(end.ok, f"a run that ended well is a success (it was: {end.reason})")
+    _require(end.ok, f"the recording of a successful agent ends with success (it was: {end.reason})")
     for size in _PIECES:
         pieces = [recording[at : at + size] for at in range(0, len(recording), size)]
         _check_same(runner, job, pieces, (events, end), f"in pieces of {size} bytes")
@@ -177,15 +177,15 @@ def _check_past(runner: Runner, job: Job, recording: bytes, whole: tuple[list[Ev
     past = Job(prompt=job.prompt, root=job.root, folder=job.folder, is_past=True)
     events, end = _read_events(runner, past, [recording])
     told, again = ([one for one in _drop_passing(all) if one[0] is not Result] for all in (whole[0], events))
-    _require((again, end) == (told, whole[1]), "what is past tells the same when it is read again")
+    _require((again, end) == (told, whole[1]), "past output gives the same events when it is read again")
     after = {path: _read_content(path) for path in _list_names(job.folder) if os.path.isfile(path)}
-    _require(after == before, "a reader leaves the records of what is past as they are")
+    _require(after == before, "a reader does not change past records")
 
 
 def _check_same(runner: Runner, job: Job, pieces: Iterable[bytes], whole: tuple[list[Event], End], how: str) -> None:
     events, end = _read_events(runner, job, pieces)
     _require(end == whole[1], f"{how} it ends the same")
-    _require(_drop_passing(events) == _drop_passing(whole[0]), f"{how} it tells the same events")
+    _require(_drop_passing(events) == _drop_passing(whole[0]), f"{how} it returns the same events")
 
 
 def _drop_passing(events: Iterable[Event]) -> list[tuple[type[Event], dict[str, Any]]]:
@@ -214,14 +214,14 @@ def _choose_positions(recording: bytes, count: int) -> list[int]:
 def _check_rubbish(runner: Runner, job: Job, *, believes_exit_code: bool) -> None:
     for rubbish in _RUBBISH:
         end = _feed_rubbish(runner, job, rubbish)
-        _require(believes_exit_code or not end.ok, "without its own final word an agent did not end well")
+        _require(believes_exit_code or not end.ok, "an agent without a final event did not succeed")
     for exit_code in (1, -15):
         _, failed = _read_events(runner, job, [], exit_code)
-        _require(not failed.ok, "an agent that failed, or was killed, and said nothing did not end well")
+        _require(not failed.ok, "an agent that failed or was killed without output did not succeed")
 
 
 def _feed_rubbish(runner: Runner, job: Job, rubbish: bytes) -> End:
-    promise = "whatever an agent prints, a reader tells events"
+    promise = "whatever an agent prints, a reader returns events"
     try:
         reader = runner.reader(job)
         events = [*reader.feed(rubbish), *reader.feed_errors(rubbish), *reader.rest()]
@@ -239,7 +239,7 @@ def _check_amid_rubbish(runner: Runner, job: Job, recording: bytes) -> None:
         events = [*reader.feed(rubbish), *reader.feed_errors(rubbish), *reader.feed(recording)]
         events += [*reader.feed_errors(rubbish), *reader.rest()]
         _require(
-            _check_events(events, reader.end(0)).ok == expected.ok, "rubbish before a run that ended well hides no end"
+            _check_events(events, reader.end(0)).ok == expected.ok, "garbage before a successful end does not hide it"
         )
 
 
@@ -272,11 +272,11 @@ def _check_cut(runner: Runner, job: Job, recording: bytes) -> None:
     """An incomplete terminal event does not count."""
     lines = recording.rstrip().split(b"\n")
     _, end = _read_events(runner, job, [lines[0]])
-    _require(not end.ok or len(lines) == 1, "the first line of a run is no success")
+    _require(not end.ok or len(lines) == 1, "the first line of a run is not a success")
     last = len(recording.rstrip()) - 1  # without its last character, no line is complete
     for place in (*_choose_positions(recording[:last], _CUTS), last):
         if recording[place : place + 1] == b"\n":
             continue  # only the end of the line is missing
         whole_lines = recording[: recording.rfind(b"\n", 0, place) + 1]
         expected, cut = (_read_events(runner, job, [data])[1] for data in (whole_lines, recording[:place]))
-        _require(cut.ok == expected.ok, "half of a line is no terminal event")
+        _require(cut.ok == expected.ok, "half of a line is not a terminal event")

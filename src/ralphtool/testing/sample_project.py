@@ -105,7 +105,7 @@ class SampleProject:
             run.kill()
             run.wait()
         if time.monotonic() > latest:
-            raise ContractBroken(f"a run ends, and this one did not in {self._patience:.0f} seconds")
+            raise ContractBroken(f"the run did not end within {self._patience:.0f} seconds")
         return run.returncode
 
     def _start(self, printed: int) -> subprocess.Popen[bytes]:

@@ -46,7 +46,7 @@ def answer(turn: Turn, request: Request, root: str) -> Answer:
 def _join_answers(answers: list[Answer]) -> Answer:
     calls = [one.call for one in answers if one.call]
     if len(calls) > 1:
-        raise ValueError("an answer can call one tool only: take the turns one after the other")
+        raise ValueError("an answer can call only one tool: write one turn for each call")
     return Answer("\n".join(one.text for one in answers if one.text), calls[0] if calls else None)
 
 

@@ -192,7 +192,7 @@ def begin_change(root: str, text: str) -> str:
     try:
         scaffold.write(made)
     except FileExistsError:
-        raise InvalidValue(f"{made.place} is there already: give the change another title") from None
+        raise InvalidValue(f"{made.place} already exists: give the change another title") from None
     return made.change
 
 

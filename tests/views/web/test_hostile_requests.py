@@ -1261,7 +1261,7 @@ def test_what_is_no_socket_is_not_replaced(place: Ralph, tmp_path: Path, kind: s
     else:
         path.mkdir()
     told = place.run("web", "--json", "--socket", str(path))
-    assert (told.exit_code != 0, told.stdout, "no socket" in told.stderr) == (True, "", True)
+    assert (told.exit_code != 0, told.stdout, "not a socket" in told.stderr) == (True, "", True)
     assert (path.is_symlink(), path.is_dir()) == (kind == "link", kind == "folder")
     assert kind == "folder" or path.read_text() == "kept"
 

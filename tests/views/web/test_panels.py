@@ -79,9 +79,9 @@ def test_what_can_be_done_depends_on_the_run(tmp_path: Path) -> None:
     ("type", "fields", "state", "words"),
     [
         ("paused", {"why": "you asked for it"}, "paused", "Paused."),
-        ("steered", {"action": "pause"}, "running", "It pauses after the iterations that are under way."),
+        ("steered", {"action": "pause"}, "running", "It pauses after the current iterations."),
         ("waiting", {"seconds": 60, "until": "", "why": "the quota is used up"}, "running", "the quota is used up"),
-        ("notice", {"text": "x"}, "died", "This run ended without a word"),
+        ("notice", {"text": "x"}, "died", "This run ended without recording its end"),
         ("run_ended", {"result": "interrupted"}, "interrupted", "Interrupted"),
     ],
 )

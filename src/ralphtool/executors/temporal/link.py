@@ -45,15 +45,15 @@ class JobLimits(Struct, frozen=True, kw_only=True):
     """How long a job may take, in seconds, and how often it is tried."""
 
     heartbeat: float = 30.0
-    """How long its worker may be silent before another gets it."""
+    """How long its worker may be silent before another worker gets it."""
     start_to_close: float = 86400.0
     """How long one try may take."""
     schedule_to_start: float = 3600.0
     """How long it may wait for a worker."""
     attempts: int = 3
-    """How often it is tried. A worker that hangs with a free slot can be given one more try, which is lost too."""
+    """The maximum number of tries. A worker that hangs with a free slot may get another try, which is lost too."""
     worker: str = ""
-    """The only one who may do it; empty: anybody."""
+    """The only worker that may do it; if empty, any worker may."""
 
 
 class JobState(Struct, frozen=True, kw_only=True):
@@ -62,13 +62,13 @@ class JobState(Struct, frozen=True, kw_only=True):
     id: str
     state: State
     worker: str = ""
-    """Who has it now, or had it last; empty while it waits."""
+    """The worker that has it now, or had it last; empty while it waits."""
     attempt: int = 0
     heartbeat: bytes = b""
-    """The newest details that this attempt has told."""
+    """The newest details that this attempt has reported."""
     kind: str = ""
-    """Why it failed, for programs: what the worker gave, or `heartbeat`, `schedule_to_start`, `start_to_close` for a
-    time that was over, `missing` where the server knows no such job. While it runs: why the attempt before failed."""
+    """Why it failed, for programs: the worker's reason; `heartbeat`, `schedule_to_start` or `start_to_close` after a
+    timeout; `missing` if the server has no such job. While it runs: why the previous attempt failed."""
     failure: str = ""
     """The same for people."""
 
@@ -291,7 +291,7 @@ class RemoteJob:
         except RPCError as error:
             if error.status != RPCStatusCode.NOT_FOUND:
                 raise
-            return JobState(id=self.id, state="lost", kind="missing", failure="the server knows no such job")
+            return JobState(id=self.id, state="lost", kind="missing", failure="the server has no such job")
         if told.has_result():
             self._result = await told.result(bytes) or b""
         return await _read_state(told)

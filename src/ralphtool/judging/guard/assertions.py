@@ -18,9 +18,9 @@ class Claim(Struct, frozen=True):
     first: Sequence[str]
     last: Sequence[str]
     chained: bool = False
-    """Whether the first argument is the subject and what is said of it follows."""
+    """Whether the first argument is the subject, and the claim about it follows."""
     structured: bool = False
-    """Whether its last argument gives several values at once."""
+    """Whether its last argument has several values at once."""
 
 
 def parse_claim(claim: Claim) -> Assertion:

@@ -22,14 +22,14 @@ class _ChunkLanguage(Struct, frozen=True):
     head: re.Pattern[str]
     """The first line of a function, or of a test; its `name` may be in several groups."""
     marked: re.Pattern[str]
-    """What makes a test of it: in its line, or in the lines of annotations before."""
+    """What marks it as a test: in its first line, or in the annotations before it."""
     checks: re.Pattern[str]
     skips: re.Pattern[str]
     group: re.Pattern[str] = re.compile(r"^\s*[\w\s]*\b(?:class|struct|namespace|extension)\s+\w")
     rows: re.Pattern[str] | None = None
     comment: str = "//"
     brackets: bool = True
-    """Whether the arguments of an assertion stand in brackets, or reach to the end of the line."""
+    """Whether the arguments of an assertion are in brackets; if not, they reach to the end of the line."""
 
 
 _LANGUAGES = {
@@ -101,7 +101,7 @@ class _Chunk(Struct):
     name: str
     said: str
     outer: str
-    """What stands before the class that it is in."""
+    """The text before the class that it is in."""
     lines: list[str] = []
 
 

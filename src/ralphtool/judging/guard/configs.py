@@ -26,13 +26,13 @@ class _TestConfig(Struct):
     """What a configuration file says about which tests are run, and what is required of them."""
 
     left_out: dict[str, str] = {}
-    """What is left out, or let pass: by a key that is the same wherever it is written."""
+    """What is excluded or ignored, by a key that does not depend on the file."""
     places: dict[str, list[str]] = {}
     """Where tests are looked for."""
     floors: dict[str, float] = {}
-    """How much has to be covered."""
+    """The required coverage."""
     scripts: dict[str, str] = {}
-    """What is run as tests and checks."""
+    """The commands that run tests and checks."""
 
 
 _ConfigParser = Callable[[str], _TestConfig | None]

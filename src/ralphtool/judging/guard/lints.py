@@ -13,7 +13,7 @@ from ralphtool.judging.guard.config_code import list_settings
 from ralphtool.judging.guard.model import LONGEST, FileChange, GuardFinding, decode, shorten
 
 _Flags = dict[str, str]
-"""What makes a check ask less, by a key that is the same before and after, with what is shown of it."""
+"""Settings that make a check less strict: from a key that is the same before and after, to the text for people."""
 _Reader = Callable[[str, str], _Flags | None]
 
 

@@ -42,11 +42,11 @@ DECISIVE: frozenset[FindingKind] = frozenset(
         "merge-clobber",
     )
 )
-"""Only reading can show these: an attempt with one of them fails."""
+"""Only the diff can show these: an attempt with one of them fails."""
 SUSPICIONS: frozenset[FindingKind] = frozenset(("test-deleted", "test-skipped", "assertion-weakened", "test-config"))
-"""These say where to look: running the tests as they were decides."""
+"""These say where to look: a run of the original tests decides."""
 WARNINGS: frozenset[FindingKind] = frozenset(("lint-config",))
-"""These are reported, and running the checks with their old configuration decides."""
+"""These are reported: a run of the checks with their old configuration decides."""
 MANY = 1000  # stands for a number of cases or rounds that the text does not show
 LONGEST = 500_000  # characters; longer files are read coarsely
 MOST_PAIRS = 20_000  # beyond this, not all pairs are compared
@@ -94,7 +94,7 @@ class Assertion(Struct, frozen=True):
     raises: tuple[str, ...] | None = None
     matched: bool = False
     structured: bool = False
-    """Whether it gives several values of its subject at once."""
+    """Whether it checks several values of its subject at once."""
 
 
 class CallSite(Struct, frozen=True):
@@ -102,10 +102,10 @@ class CallSite(Struct, frozen=True):
 
     name: str
     convert: Callable[[int], Assertion]
-    """What it says as one assertion of a given weight: only asked of calls that turn out to assert."""
+    """Converts it to one assertion of a given weight: only used for calls that turn out to assert."""
     weight: int
     asserts: bool = False
-    """Whether its name says so and what it gives is not used, as in `check_it(x)`: it is there to fail."""
+    """Whether its name says so and its result is not used, as in `check_it(x)`: its purpose is to fail."""
 
 
 class Body(Struct):
@@ -134,7 +134,7 @@ class Test(Struct, dict=True, eq=False):
     outer_skips: dict[str, str]
     cases: int = 1
     number: int = 1
-    """Tests of one name are told apart by their order."""
+    """Distinguishes tests of the same name, by their order."""
 
     @property
     def name(self) -> str:
@@ -176,7 +176,7 @@ class ParsedTestFile(Struct):
     text: str = ""
     tests: dict[str, Test] = {}
     beside: dict[str, Test] = {}
-    """Functions that are no tests, by their names."""
+    """Functions that are not tests, by name."""
     focused: tuple[str, ...] = ()
     coarse: tuple[int, Counter[str]] | None = None
 

@@ -27,7 +27,7 @@ class LocatedTest(Struct, frozen=True):
 
 
 _Pairing = tuple[list[tuple[LocatedTest, LocatedTest]], list[LocatedTest], list[LocatedTest]]
-"""Pairs of before and after, then what is left over of each."""
+"""Pairs of before and after, then the unpaired tests of each side."""
 
 
 def pair_tests(files: Sequence[ChangedTestFile]) -> _Pairing:

@@ -82,7 +82,7 @@ class Link(Struct, frozen=True):
 
 
 Splitter = Callable[[SourceTree, "Node"], Link | None]
-"""Takes the last link off a chain; None where it is no chain."""
+"""Takes the last link off a chain; None if it is not a chain."""
 
 
 def unroll_chain(tree: SourceTree, node: Node, split: Splitter) -> list[Link]:

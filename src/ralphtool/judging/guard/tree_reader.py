@@ -41,7 +41,7 @@ class Head(Struct):
     cases: int = 1
     focused: bool = False
     checks: list[Assertion] = []
-    """What its annotations assert."""
+    """The assertions in its annotations."""
 
     @property
     def span(self) -> tuple[int, int]:
@@ -52,7 +52,7 @@ class TreeLanguage(Struct, frozen=True):
     """How the tests of a language are written."""
 
     query: str
-    """What is captured: @comment, @call, @head (what may be a test, a group or a function), @condition."""
+    """Its captures: @comment, @call, @head (a possible test, group or function), @condition."""
     split: Splitter
     find_head: Callable[[SourceTree, Node], Head | None]
     asserting: re.Pattern[str]
@@ -60,10 +60,10 @@ class TreeLanguage(Struct, frozen=True):
     skipping: re.Pattern[str]
     """The words of a call that skips the test it is in."""
     parse_call: Callable[[SourceTree, Sequence[Link], int], Assertion | None] | None = None
-    """What an assertion says that is written as only this language does it."""
+    """Parses assertions in a form that only this language has."""
     file_skips: re.Pattern[str] | None = None
     loops: frozenset[str] = frozenset()
-    """The words of calls that repeat what is in them."""
+    """The words of calls that repeat their body."""
 
 
 def read_tree(text: str, path: str, language: TreeLanguage) -> ParsedTestFile | None:

@@ -1,4 +1,4 @@
-"""The spans of one attempt at a story: its agent with the tools, its set-up, its gates, its merge.
+"""The spans of one attempt at a story: its agent with the tools, its setup, its gates, its merge.
 
 The record says when a tool was called, and only sometimes when it returned: a tool lasts until its result, or until
 the agent's next tool or message. An agent's span begins when the previous step of its attempt has ended.
@@ -35,9 +35,9 @@ class Trace(Struct, frozen=True):
     run: str
     id: str
     read: Callable[[str], str] | None
-    """Reads a file that the record names; None where no content is wanted"""
+    """Reads a file that the record names; None if content is not wanted"""
     counts: dict[tuple[str, int], int]
-    """How many spans of a kind an iteration has. A number that is used again goes on counting"""
+    """The number of spans of each kind in an iteration. If an iteration's number is used again, counting continues"""
 
     @property
     def has_content(self) -> bool:
@@ -162,7 +162,7 @@ class AttemptSpans:
             tool.fail("_OTHER")
         return [tool.close(at)]
 
-    # --- set-up and gates -----------------------------------------------------------------------
+    # --- setup and gates ------------------------------------------------------------------------
 
     def feed_setup(self, event: Setup, at: int) -> list[Span]:
         setup = self._open("setup", "setup", at - round(event.seconds * 1e9))

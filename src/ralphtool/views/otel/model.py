@@ -32,7 +32,7 @@ class Span(Struct, frozen=True, kw_only=True):
     end: int
     attributes: Attributes = {}
     error: str | None = None
-    """What went wrong, perhaps without a word about it; None if nothing did"""
+    """What went wrong, empty if unknown; None if nothing did"""
     events: tuple[SpanEvent, ...] = ()
     dropped_events: int = 0
 

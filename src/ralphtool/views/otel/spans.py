@@ -1,4 +1,4 @@
-"""The spans of a run, from its events: run → attempt at a story → agent → tool; set-up, gates, merges and waits.
+"""The spans of a run, from its events: run → attempt at a story → agent → tool; setup, gates, merges and waits.
 
 The same events give the same spans with the same ids, whether they are read at once or as they arrive. A span
 is returned when it has ended; spans that are open at the end of a run end with it.

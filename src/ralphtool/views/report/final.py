@@ -31,17 +31,17 @@ class FinalStory(Struct, frozen=True, kw_only=True):
     optional: bool
     """whether the run may end without it"""
     proof: str | None
-    """of one that is done: `proven`, `held`, `unproven`, `accepted`, `ticked`; else null"""
+    """if it is done: `proven`, `held`, `unproven`, `accepted` or `ticked`; else null"""
     why: str | None
     """why it is not done, or not proven"""
     attempts: int
-    """how many attempts in this run counted"""
+    """the number of counted attempts in this run"""
     entry: str | None
     """its last attempt, for `ralphtool explain` and `ralphtool diff`"""
     commit: str | None
     """its commit on the branch"""
     question: str | None
-    """the file of its question, below the project, if it waits for your answer"""
+    """if it needs your answer: the file of its question, relative to the project"""
     seconds: float
     """agent and gates together"""
     input_tokens: int | None
@@ -53,12 +53,12 @@ class FinalStory(Struct, frozen=True, kw_only=True):
 
 
 class FinalCounts(Struct, frozen=True, kw_only=True):
-    """How many stories there are of each kind."""
+    """The number of stories of each kind."""
 
     stories: int = 0
     """all"""
     done: int = 0
-    """done, whatever shows it"""
+    """done, proven or not"""
     proven: int = 0
     """of these, proven by their own tests"""
     held: int = 0
@@ -68,7 +68,7 @@ class FinalCounts(Struct, frozen=True, kw_only=True):
     ticked: int = 0
     """ticked by you before the first run"""
     unproven: int = 0
-    """done, not proven"""
+    """done, but not proven"""
     waiting: int = 0
     """waiting for your answer"""
     failed: int = 0
@@ -76,7 +76,7 @@ class FinalCounts(Struct, frozen=True, kw_only=True):
     skipped: int = 0
     """skipped"""
     open: int = 0
-    """not worked on, or not done yet"""
+    """not started, or not done yet"""
 
 
 class FinalCheck(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class FinalStep(Struct, frozen=True, kw_only=True):
     """Something that you can do now."""
 
     say: str
-    """what, in words"""
+    """what to do, in words"""
     run: str | None
     """the command"""
 
@@ -123,7 +123,7 @@ class FinalPaths(Struct, frozen=True, kw_only=True):
     """Files of the run; null where there is none."""
 
     record: str | None = None
-    """its events, one JSON object a line: [events.md](events.md)"""
+    """its events, one JSON object per line: [events.md](events.md)"""
     report: str | None = None
     """the file of `--report`"""
     junit: str | None = None
@@ -131,26 +131,26 @@ class FinalPaths(Struct, frozen=True, kw_only=True):
 
 
 class FinalError(Struct, frozen=True, kw_only=True):
-    """What kept the run from beginning, or ended it."""
+    """The error that kept the run from starting, or ended it."""
 
     code: str
-    """the code, as in [agent-commands.md](agent-commands.md); `INTERNAL` for a bug of ralphtool"""
+    """the code, as in [agent-commands.md](agent-commands.md); `INTERNAL` for a bug in ralphtool"""
     message: str
     """what happened, and what to do"""
 
 
 class FinalResult(Struct, frozen=True, kw_only=True):
-    """One run, at its end."""
+    """One finished run."""
 
     version: int = VERSION
-    """of this object: 1. Fields may be added; a field that changes its meaning changes the version"""
+    """the version of this object: 1. Fields may be added; if the meaning of a field changes, so does the version"""
     run: str | None = None
-    """the id of the run; null if none began"""
+    """the id of the run; null if none started"""
     change: str | None = None
     """the change; null if the command failed before it was known"""
     result: str
     """`done`; `unproven` (every story is done, but one is not proven or the last check is red); `unfinished`;
-    `interrupted`; `nothing-to-do`; `refused` (no run began, `error` says why); `crashed` (a bug of ralphtool)"""
+    `interrupted`; `nothing-to-do`; `refused` (no run started, `error` says why); `crashed` (a bug in ralphtool)"""
     exit_code: int
     """the exit code of the command"""
     headline: str | None = None
@@ -158,15 +158,15 @@ class FinalResult(Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """why the run ended"""
     error: FinalError | None = None
-    """the error that kept it from beginning, or ended it; else null"""
+    """the error that kept it from starting, or ended it; else null"""
     stories: tuple[FinalStory, ...] = ()
     """the stories, in the order of the plan"""
     counts: FinalCounts = FinalCounts()
-    """how many stories there are of each kind"""
+    """the number of stories of each kind"""
     last_check: FinalCheck | None = None
     """the gates on the branch's tip; null if they were not run"""
     began: str | None = None
-    """when it began, in UTC"""
+    """when it started, in UTC"""
     seconds: float = 0.0
     """how long it took"""
     used: FinalUse = FinalUse()
@@ -178,20 +178,20 @@ class FinalResult(Struct, frozen=True, kw_only=True):
     next: tuple[FinalStep, ...] = ()
     """what you can do now"""
     paths: FinalPaths = FinalPaths()
-    """where more can be read"""
+    """the files of the run"""
 
 
 class FinalResults(Struct, frozen=True, kw_only=True):
     """What `run --all --format json` prints: one object for all changes."""
 
     version: int = VERSION
-    """of this object: 1"""
+    """the version of this object: 1"""
     exit_code: int
-    """the exit code of the command: the highest of all"""
+    """the exit code of the command: the highest of all runs"""
     error: FinalError | None = None
-    """what kept the command from beginning any run; else null"""
+    """the error that kept the command from starting any run; else null"""
     changes: tuple[FinalResult, ...] = ()
-    """an object as above for each change, in the order in which they ran; one that could not be read is `refused`"""
+    """an object as above for each change, in the order of the runs; a change that could not be read is `refused`"""
 
 
 def build_result(facts: Facts, exit_code: int, paths: FinalPaths, error: FinalError | None = None) -> FinalResult:

@@ -84,7 +84,7 @@ _TIMES = ("max_time", "timeout", "silence")
 _BEGINNINGS = {
     "running": "Still running: ",
     "paused": "Paused: ",
-    "died": "It died on the way: ",
+    "died": "It died: ",
     "interrupted": "Interrupted: ",
 }
 
@@ -134,7 +134,7 @@ def _clean_lines(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _clean_command(text: str) -> str:
-    """With all its blanks: people copy it."""
+    """With all its spaces: people copy it."""
     return make_printable(text[:2000])
 
 
@@ -293,7 +293,7 @@ def _describe(
         case HandedOver():
             return "hand-over", f"{line(event.from_, _ID)} hands over to {line(event.to, _ID)}: {line(event.why)}"
         case BlockerChecked():
-            return "blocker", f"the blocker was looked into: {line(event.found)}"
+            return "blocker", f"the blocker was checked: {line(event.found)}"
         case QuestionEvent():
             return "question", line(event.missing)
         case Answered():

@@ -132,7 +132,7 @@ def _build_ending(story: ReportStory) -> Element | None:
             type="waiting",
         )
     if story.state == "done":
-        return None if story.proof else tag("skipped", message="done, but no record says what shows it")
+        return None if story.proof else tag("skipped", message="done, but the record has no proof of it")
     return tag("skipped", message=story.why or look.STORIES[story.state].words)
 
 

@@ -201,8 +201,8 @@ _QUESTION_CLOSED = "This question is closed: it was answered or withdrawn after 
 def _build_answer(story: ReportStory) -> list[Element]:
     asked = story.question
     if asked and asked.answer:
-        return [tag("p", "You have answered already; the next run uses this:"), tag("blockquote", asked.answer)]
-    parts = [tag("p", "Answer it so:"), _build_command(wording.build_answer_command(story))]
+        return [tag("p", "You have already answered; the next run uses this:"), tag("blockquote", asked.answer)]
+    parts = [tag("p", "To answer:"), _build_command(wording.build_answer_command(story))]
     if asked and asked.path:
         parts.append(tag("p", "Or write below the question in ", tag("code", asked.path), ".", class_="soft"))
     return parts
@@ -303,7 +303,7 @@ def _build_attempt_parts(one: ReportAttempt, diff: Diff | None) -> list[Element 
         tag("ul", [tag("li", reason) for reason in reasons]) if reasons else None,
         tag("ul", [_build_gate(gate) for gate in one.gates], class_="gates") if one.gates else None,
         tag("p", "Decided: ", decided) if decided else None,
-        tag("details", tag("summary", "told the next attempt"), tag("pre", guidance)) if guidance else None,
+        tag("details", tag("summary", "guidance for the next attempt"), tag("pre", guidance)) if guidance else None,
         tag("p", files, more, class_="soft") if files else None,
         _build_diff(one, diff) if diff else _build_command(command) if command else None,
     ]
@@ -322,7 +322,7 @@ def _build_gate(gate: ReportGate) -> Element:
 def _build_diff(one: ReportAttempt, diff: Diff) -> Element:
     if not diff.lines:
         return tag("p", "It changed nothing.", class_="soft")
-    cut = f"The diff is longer than fits here. All of it: {wording.build_diff_command(one)}"
+    cut = f"The diff is too long for this page. All of it: {wording.build_diff_command(one)}"
     count = "cut" if diff.is_cut else f"+{diff.added} -{diff.removed}"
     return tag(
         "details",
@@ -443,7 +443,7 @@ def _build_run(facts: Facts) -> list[object]:
     left = f"{facts.left_out} more events are left out here; the record has them."
     return [
         tag("dl", rows, gates, class_="settings"),
-        [tag("h3", "What else happened"), tag("ul", happenings, class_="happenings")] if happenings else None,
+        [tag("h3", "Other events"), tag("ul", happenings, class_="happenings")] if happenings else None,
         tag("p", left, class_="notice") if facts.left_out else None,
     ]
 

@@ -33,7 +33,7 @@ _TICKS = 8  # maximum
 _MARKS = {
     "question": ("?", "a question for you"),
     "answer": ("✎", "your answer"),
-    "you": ("»", "you said something"),
+    "you": ("»", "your command"),
     "hand-over": ("→", "another agent continues"),
     "sent-back": ("↩", "sent back: it conflicts with other work"),
 }

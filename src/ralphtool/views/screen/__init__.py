@@ -175,7 +175,7 @@ class RalphApp(App[None]):
         if isinstance(page, ChosenPage) and page.chosen and page.chosen.name == begun.change:
             page.try_action(lambda: page.post_message(Navigate("watch", runs.read_summary(self.root, begun.id or ""))))
         else:
-            page.show_message(f"the run of {begun.change} has begun")
+            page.show_message(f"the run of {begun.change} has started")
 
     def _report_failure(self, change: str, why: str) -> None:
         self._clear_starting(change)

@@ -86,7 +86,7 @@ class Page(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *Screen.BINDINGS,
-        Binding("escape", "back", "Back", tooltip="to the page before"),
+        Binding("escape", "back", "Back", tooltip="to the previous page"),
         Binding("question_mark", "keys", "Keys", key_display="?", tooltip="this list"),
         Binding("q", "app.quit", "Quit", tooltip="close the screen; runs continue"),
         Binding("ctrl+c", "app.quit", show=False),

@@ -36,7 +36,7 @@ class ChangePage(ChosenPage, inherit_bindings=False):
         Binding("w", "watch", "Watch", tooltip="watch the run"),
         Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
         Binding("a", "no_answer", show=False),
-        Binding("o", "result", "Last result", tooltip="what the last run came to"),
+        Binding("o", "result", "Last result", tooltip="the result of the last run"),
         *Page.BINDINGS,
     ]
 
@@ -171,7 +171,7 @@ def _render_about(book: data.ChangeDetails) -> Text:
         parts.append(Text(f"locked by {flatten(one.locked_by)}", style="cyan"))
     parts += [_render_section("Proposal", book.proposal), _render_section("Design", book.design)]
     if not book.proposal and not book.design:
-        parts.append(Text("Nobody has written why: the stories are all there is to read.", style="dim"))
+        parts.append(Text("This change has no description, only its stories.", style="dim"))
     return Text("\n").join(part for part in parts if part.plain)
 
 

@@ -122,9 +122,9 @@ class ChosenPage(Page, inherit_bindings=False):
 def _check_branch(root: str, change: str) -> None:
     repository = Repository.find(root)
     if repository is None:
-        raise GitError("this project is in no git repository: what was done is in your files already")
+        raise GitError("this project is not in a git repository: the work is already in your files")
     if repository.resolve(layout.BRANCHES + change) is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: it is finished already, or was never run")
+        raise ChangeNotFound(f"there is no branch ralph/{change}: it is already finished, or was never run")
 
 
 def _describe_open(one: data.ChangeItem) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Entry
 
 _BYTES, _LINES = 400_000, 5000  # of a diff, shown at most
-_NONE = "no attempt at {change} is kept yet: a run keeps every one, in a git repository"
+_NONE = "no attempt at {change} is kept yet: runs keep every attempt, in a git repository"
 
 
 class DiffTarget(NamedTuple):
@@ -138,7 +138,7 @@ def list_attempts(root: str, target: DiffTarget) -> list[KeptAttempt]:
 def _find_repository(root: str) -> Repository:
     found = Repository.find(root)
     if found is None:
-        raise GitError("this project is in no git repository: attempts are only kept with git")
+        raise GitError("this project is not in a git repository: attempts are only kept with git")
     return found
 
 

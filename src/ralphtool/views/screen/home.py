@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
 
 _OFTEN = 1.0  # seconds between two checks for updates
-_NOTHING = 'There are no changes here: `n`, or `ralphtool new "…"`, begins one.'
+_NOTHING = 'There are no changes here: `n`, or `ralphtool new "…"`, creates one.'
 
 
 class _FilterInput(Input):
@@ -47,11 +47,11 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
     """Enter opens a change, or one of the last runs."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "new", "New", tooltip="begin a change: a spec to fill in"),
+        Binding("n", "new", "New", tooltip="create a change: a spec to fill in"),
         *ChosenPage.BINDINGS,
-        Binding("slash", "filter", "Filter", key_display="/", tooltip="show only what has these words"),
-        Binding("w", "watch", "Watch", tooltip="watch what runs now"),
-        Binding("u", "look", "Refresh", tooltip="look again at what there is"),
+        Binding("slash", "filter", "Filter", key_display="/", tooltip="show only items with these words"),
+        Binding("w", "watch", "Watch", tooltip="watch the current run"),
+        Binding("u", "look", "Refresh", tooltip="refresh the lists"),
         Binding("escape", "clear_filter", "Show all"),
         *Page.BINDINGS,
     ]
@@ -76,7 +76,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
                 yield RowList(id="runs", markup=False)
             with VerticalScroll(id="text"):
                 yield Static(id="words", markup=False)
-        yield _FilterInput(id="filter", classes="-empty", placeholder="show only what has these words", compact=True)
+        yield _FilterInput(id="filter", classes="-empty", placeholder="show only items with these words", compact=True)
 
     def on_mount(self) -> None:
         self.show_title("ralphtool", self.root)
@@ -251,7 +251,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
     def on_input_changed(self, event: Input.Changed) -> None:
         self._words = event.value
         self._show_lists()
-        told = f"nothing has the words {flatten(self._words, 40)}: esc shows all"
+        told = f"nothing matches {flatten(self._words, 40)}: esc shows all"
         nothing = self._words.strip() and not self._listed_changes and not self._listed_runs
         self.show_status(Text(told if nothing else "", style="yellow"))
 
@@ -286,7 +286,9 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
         self.post_message(Navigate("watch", one.run if one and one.is_alive else self._alive[0]))
 
     def action_new(self) -> None:
-        dialog = TextDialog("What is the new change about?", "A spec with examples is made: replace them.", "Add login")
+        dialog = TextDialog(
+            "What is the new change about?", "This creates a spec with examples: replace them.", "Add login"
+        )
         self.open_dialog(dialog, self._begin_change)
 
     def _begin_change(self, text: str) -> None:

@@ -54,7 +54,7 @@ class ResultPage(Page, inherit_bindings=False):
         Binding("a", "answer", "Answer", tooltip="answer the first question"),
         Binding("a", "no_answer", show=False),
         Binding("d", "diff", "Diff", tooltip="what each attempt did"),
-        Binding("l", "look_back", "Look back", tooltip="the run as it was to be seen while it went on"),
+        Binding("l", "look_back", "Look back", tooltip="the run as it looked while it ran"),
         *Page.BINDINGS,
     ]
 

@@ -46,15 +46,15 @@ class WatchPage(Page, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
         Binding("a", "no_answer", show=False),
-        Binding("e", "result", "Result", tooltip="what the run came to, once it has ended"),
+        Binding("e", "result", "Result", tooltip="the result of the run, once it has ended"),
         Binding("g", "guide", "Guide", tooltip="tell the agent something about the chosen story"),
         Binding("p", "pause", "Pause", tooltip="pause the run, and resume it"),
         Binding("p", "resume", "Resume"),
         Binding("x", "stop", "Stop", tooltip="stop the run, now or after this iteration"),
         Binding("t", "retry", "Retry", tooltip="give the chosen story fresh attempts"),
-        Binding("k", "skip", "Skip", tooltip="leave the chosen story out"),
+        Binding("k", "skip", "Skip", tooltip="skip the chosen story"),
         Binding("d", "diff", "Diff", tooltip="what the attempts at the chosen story did"),
-        Binding("f", "fold", "Fold", tooltip="show more or less of what tools gave back", show=False),
+        Binding("f", "fold", "Fold", tooltip="show more or less of the tool results", show=False),
         *Page.BINDINGS,
     ]
 
@@ -315,7 +315,9 @@ class WatchPage(Page, inherit_bindings=False):
     def action_guide(self) -> None:
         story = self._find_selected()
         name = self.following.view.format_name(story) if story else self.change
-        dialog = TextDialog(f"Tell the agent, from its next prompt on: {name}", hint="what it should know or do")
+        dialog = TextDialog(
+            f"Guidance for the agent, from its next prompt on: {name}", hint="what it should know or do"
+        )
         self.open_dialog(dialog, lambda text: self._send("guide", story, text))
 
     def action_pause(self) -> None:
@@ -326,7 +328,7 @@ class WatchPage(Page, inherit_bindings=False):
 
     def action_stop(self) -> None:
         text = "Nothing is lost: `ralphtool run` resumes where it stopped."
-        answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Go on", None)]
+        answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Keep running", None)]
         self.open_dialog(ChoiceDialog(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
 
     def _stop(self, how: str) -> None:
@@ -336,7 +338,7 @@ class WatchPage(Page, inherit_bindings=False):
         self.try_action(lambda: self._ask_about_story("retry", "fresh attempts"))
 
     def action_skip(self) -> None:
-        self.try_action(lambda: self._ask_about_story("skip", "leave it out"))
+        self.try_action(lambda: self._ask_about_story("skip", "skip it"))
 
     def _ask_about_story(self, action: Action, what: str) -> None:
         if (story := self._find_selected()) is None:
@@ -356,4 +358,4 @@ class WatchPage(Page, inherit_bindings=False):
     def _send(self, action: Action, story: str | None = None, text: str = "") -> None:
         only = self.following.run.id if action in ("stop", "stop-after") else None
         steering.send(self.root, self.change, action, story, text, only)
-        self.show_message(f"said: {action}{f' {flatten(story, 40)}' if story else ''}")
+        self.show_message(f"sent: {action}{f' {flatten(story, 40)}' if story else ''}")

@@ -192,7 +192,7 @@ def _describe_queued(event: Queued, name: str) -> StyledLine | None:
 
 def _describe_merging(event: Merging, name: str) -> StyledLine | None:
     others = flatten(", ".join(event.others))
-    return assemble((f"{name} is {look.PHASES['merging']} upon the work of story {others}", "dim")) if others else None
+    return assemble((f"{name} is {look.PHASES['merging']} together with story {others}", "dim")) if others else None
 
 
 def _describe_return(event: SentBack, name: str) -> StyledLine:
@@ -238,7 +238,7 @@ def _describe_hand_over(event: HandedOver, name: str) -> StyledLine:
 
 
 def _describe_blocker_check(event: BlockerChecked, name: str) -> StyledLine:
-    return assemble(f"{name}: the blocker was looked into: {flatten(event.found)}")
+    return assemble(f"{name}: the blocker was checked: {flatten(event.found)}")
 
 
 def _describe_steering(event: Steered, name: str) -> StyledLine:
@@ -249,13 +249,13 @@ def _describe_steering(event: Steered, name: str) -> StyledLine:
         "resume": "you resumed it",
         "stop": "you asked it to stop",
         "stop-after": "you asked it to stop after this iteration",
-        "forget": f"you took back what you had said{f' to {about}' if about else ''}",
-        "guide": f"you said to {about}" if about else "you said",
+        "forget": f"you withdrew your guidance{f' for {about}' if about else ''}",
+        "guide": f"your guidance for {about}" if about else "your guidance",
         "retry": f"you gave {about or 'a story'} fresh attempts",
-        "skip": f"you left {about or 'a story'} out",
+        "skip": f"you skipped {about or 'a story'}",
         "accept": f"you accepted {about or 'a story'}",
         "reject": f"you rejected {about or 'a story'}",
-    }.get(event.action, f"you said {flatten(event.action, 20)}")
+    }.get(event.action, f"your command: {flatten(event.action, 20)}")
     return assemble((f"{done}{_format_reason(event.text)}", "cyan"))
 
 

@@ -73,7 +73,7 @@ def shorten_middle(text: str, longest: int) -> str:
 
 
 def make_copyable(text: str | None) -> str:
-    """A command or a path with all its blanks: people copy it."""
+    """A command or a path with all its spaces: people copy it."""
     return make_writable((text or "")[: 10 * LONGEST])
 
 

@@ -109,7 +109,7 @@ class RunDisplay(RunLines):
         start = self.run.start
         clock = "" if self.run.began is None else self._format_since(self.run.began)
         name, agent = name_change(start, 60) or "starting", flatten(start.agent, 60)
-        room = width - cell_len(name) - cell_len(agent) - len(clock) - 6  # blanks between them
+        room = width - cell_len(name) - cell_len(agent) - len(clock) - 6  # spaces between them
         branch = shorten_middle(flatten(start.branch or "", 200), room) if room >= _LEAST_BRANCH else ""
         left = Text.assemble((name, "bold"), "  ", ("  ".join(filter(None, (agent, branch))), "dim"))
         return _align_ends(left, Text(clock, style="bold"), width, "─" if can_write_unicode() else "-")
@@ -207,7 +207,7 @@ class RunDisplay(RunLines):
         if self.run.paused is None:
             return []
         why = flatten(self.run.paused.why)
-        going = "; iterations under way finish first" if self.run.current else ""
+        going = "; current iterations finish first" if self.run.current else ""
         return [Text(f"  paused{f': {why}' if why else ''}{going}", style="yellow")]
 
     def _render_steering(self) -> list[Text]:

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-_GLUE = "\x1f"  # a non-breaking blank
+_GLUE = "\x1f"  # a non-breaking space
 
 
 def glue(text: str) -> str:

@@ -90,7 +90,7 @@ def open_access(roots: Sequence[str], *, renew: bool = False, read_only: bool = 
             pass  # another server of these projects created it first
         secret = _read_secret(path)
     if not secret:
-        raise InvalidValue(f"{path} is no file of ours: remove it, then try again")
+        raise InvalidValue(f"{path} is not a file of ralphtool: remove it, then try again")
     return (
         Access(hashlib.sha256(f"read-only:{secret}".encode()).hexdigest(), f"{name}-look")
         if read_only

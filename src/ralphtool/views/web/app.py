@@ -105,11 +105,11 @@ class App:
         except TimeoutError:
             return refuse(408, "that took too long")
         if body is None:
-            return refuse(413, f"that is too long: {checks.LONGEST_BODY} bytes are the most")
+            return refuse(413, f"that is too long: the maximum is {checks.LONGEST_BODY} bytes")
         if request.path == "/api/login":
             return self._log_in(body, cookie)
         if await asyncio.to_thread(peers.is_agent, self.served.projects.values(), client):
-            return refuse(403, "an agent of a run can't steer runs: what it is stuck on, it tells by `ralphtool agent`")
+            return refuse(403, "an agent can't steer runs: it can report a blocker with `ralphtool agent`")
         return await self._answer_safely(self._obey(body))
 
     # --- login
@@ -119,7 +119,7 @@ class App:
         try:
             token = typed.decode(body, dict[str, str]).get("token", "")
         except (msgspec.MsgspecError, ValueError):
-            return refuse(400, "a login is an object with a token")
+            return refuse(400, "a login must be an object with a token")
         if not access.is_token(token, now):
             return refuse(*_TOO_MANY) if access.is_guessing(now) else refuse(403, "that is not the key of this page")
         cookie = cookie or access.issue_cookie(now)  # a valid one is kept: other tabs use it too
@@ -183,11 +183,11 @@ class App:
         from ralphtool.views.web import commands
 
         if self.site.read_only:
-            return refuse(403, "this page is for looking only: start it without --read-only to steer")
+            return refuse(403, "this page is read-only: start it without --read-only to steer")
         try:
             order = typed.decode(body, commands.Order)
         except (msgspec.MsgspecError, ValueError):
-            return refuse(400, "that is no command of this page")
+            return refuse(400, "that is not a command of this page")
         root = self.served.projects.get(order.project)
         if root is None:
             return refuse(404, "there is no such project")

@@ -37,7 +37,7 @@ def find_foreign(request: Request, site: Site) -> Response | None:
         return refuse(431, "the head of the request is too long")
     hosts = request.list_values("host")
     if len(hosts) != 1:
-        return refuse(400, "a request has to name one host")
+        return refuse(400, "a request must name one host")
     if hosts[0] not in site.hosts:
         return refuse(421, f"this is not a host of this page: {_OPEN_AGAIN}")
     origins = request.list_values("origin")
@@ -59,13 +59,13 @@ def find_cookie(request: Request, site: Site, now: float) -> str | None:
 def find_forged(request: Request, site: Site) -> Response | None:
     """A refusal, if a command might be forged by another page."""
     if not request.list_values("origin"):
-        return refuse(403, "a command has to come from the page")
+        return refuse(403, "a command must come from the page")
     kinds = [one.partition(";")[0].strip().lower() for one in request.list_values("content-type")]
     if kinds != ["application/json"]:
-        return refuse(415, "a command is JSON")
+        return refuse(415, "a command must be JSON")
     lengths = request.list_values("content-length")
     if any(not one.isdecimal() or len(one) > 9 or int(one) > LONGEST_BODY for one in lengths):
-        return refuse(413, f"that is too long: {LONGEST_BODY} bytes are the most")
+        return refuse(413, f"that is too long: the maximum is {LONGEST_BODY} bytes")
     return None
 
 

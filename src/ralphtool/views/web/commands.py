@@ -95,7 +95,7 @@ def build_command(order: Order) -> CommandLine:
         raise InvalidValue("there is no such action")
     project.check_name(order.change, "a change's name")
     if any("\0" in text or not _can_be_written(text) for text in (order.story, order.text)):
-        raise InvalidValue("there are characters in it that no text has: leave them out")
+        raise InvalidValue("the text has invalid characters: remove them")
     return build(order)
 
 

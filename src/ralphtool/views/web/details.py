@@ -31,7 +31,7 @@ def build_report(run: RunSummary) -> Element:
 
 
 def build_timeline(facts: Facts) -> Element:
-    return tag("div", timeline.draw(facts) or tag("p", "Nothing has been worked on yet.", class_="soft"))
+    return tag("div", timeline.draw(facts) or tag("p", "There are no attempts yet.", class_="soft"))
 
 
 def build_story(watched: WatchedRun, facts: Facts, id: str, *, read_only: bool) -> Element | None:
@@ -48,7 +48,7 @@ def build_story(watched: WatchedRun, facts: Facts, id: str, *, read_only: bool) 
         "div",
         page.build_story(story, diffs.read_diffs(watched.run.root, story.attempts)),
         tag("div", controls, class_="controls"),
-        tag("h3", "What the gates printed") if outputs else None,
+        tag("h3", "Output of the gates") if outputs else None,
         outputs,
     )
 
@@ -73,7 +73,7 @@ def _list_controls(watched: WatchedRun, story: ReportStory, id: str) -> list[Ele
     return [
         build_button("Guide", "guide", ask=guide, text="required", **about),
         build_button("Retry", "retry", ask=f"Give {story.name} fresh attempts?", text="optional", **about),
-        build_button("Skip", "skip", ask=f"Leave out {story.name}?", text="optional", **about),
+        build_button("Skip", "skip", ask=f"Skip {story.name}?", text="optional", **about),
         *([accept] if tried else []),
     ]
 

@@ -60,7 +60,7 @@ def _build_project(id: str, root: str, read_only: bool) -> Element:
 def _build_changes(id: str, root: str, read_only: bool) -> Element:
     found = project_data.list_changes(root)
     if not found:
-        return tag("p", "There is no change yet. ", tag("code", "ralphtool new"), " begins one.", class_="soft")
+        return tag("p", "There are no changes yet. ", tag("code", "ralphtool new"), " creates one.", class_="soft")
     return tag("ul", [_build_change(id, one, read_only) for one in found], class_="rows cards")
 
 

@@ -1,6 +1,6 @@
 "use strict";
-// The server sends elements as lists (name, attributes, children); this puts them into the page, and never as text
-// that could be read as HTML.
+// The server sends elements as lists (name, attributes, children); this adds them to the page, and never as text that
+// could be parsed as HTML.
 const page = document, $ = id => page.getElementById(id), all = selector => [...page.querySelectorAll(selector)];
 const on = (target, name, act) => target.addEventListener(name, act, true);
 const MOST = 2000, SVG = "http://www.w3.org/2000/svg";
@@ -28,7 +28,7 @@ function set(element, key, value) {
 
 const keyOf = tree => Array.isArray(tree) ? tree[1]["data-key"] : undefined;
 
-// Changes as little as it can: what is focused, open, scrolled or half written stays so.
+// Changes as little as possible: focus, open details, scroll positions and unsent text are kept.
 function patch(old, tree) {
   const before = old.tree;
   if (typeof tree === "string" || !Array.isArray(before) || before[0] !== tree[0]) {
@@ -40,7 +40,7 @@ function patch(old, tree) {
   if (JSON.stringify(before) === JSON.stringify(tree)) return old;
   for (const key in before[1]) if (!(key in tree[1])) old.removeAttribute(key);
   for (const key in tree[1]) if (before[1][key] !== tree[1][key]) set(old, key, tree[1][key]);
-  // What goes is removed first, so that what stays need not be moved: a field that is moved loses the focus.
+  // Old elements are removed first, so that the others need not be moved: a field that is moved loses the focus.
   const keyed = new Map(), keep = new Set(tree.slice(2).map(keyOf));
   for (const child of [...old.childNodes]) if (keep.has(keyOf(child.tree))) keyed.set(keyOf(child.tree), child); else child.remove();
   let at = old.firstChild;
@@ -118,7 +118,7 @@ function listen(after) {
   on(source, "log", event => { place = +event.lastEventId; addRows(JSON.parse(event.data)); });
 }
 function hush() { if (source) source.close(); source = null; clearTimeout(retry); }
-// A stream that was refused does not say why, and is never tried again by itself.
+// A refused stream gives no reason, and the browser does not retry it.
 async function reconnect() {
   try { await call("session?" + (route.run ? about() : "")); } catch (error) {
     if (error.status === 404) { $("view").replaceChildren(h("p", { class: "report notice" }, error.message)); return; }
@@ -129,7 +129,7 @@ on(page, "visibilitychange", () => {
   if (!page.hidden) { if (keys && !source) listen(place); } else if (!wants()) { hush(); link("open", "resting"); }
 });
 
-// --- what is shown
+// --- views
 
 function show(sections) {
   for (const name in sections) put("s-" + name, sections[name]);
@@ -212,7 +212,7 @@ function loadTimeline() {
   call("timeline?" + about()).then(tree => put("s-timeline", tree), tell);
 }
 
-// --- the log: as many rows as can be looked at; older ones come when somebody scrolls back
+// --- the log: a limited number of rows; older ones are loaded when the user scrolls back
 
 function makeRow([at, ms, kind, story, text, more]) {
   const when = h("time", { title: new Date(ms).toLocaleString() }, new Date(ms).toTimeString().slice(0, 8));
@@ -244,7 +244,7 @@ function addRows(items) {
   lookBack();
 }
 
-// Somebody reads far back: what is new is not added below, but looked up again when they return.
+// The user reads far back: new rows are not added below, but loaded when the user returns to the end.
 function detach() {
   isBack = true; $("newest").hidden = false;
   while ($("log").childElementCount > MOST) $("log").lastChild.remove();
@@ -273,7 +273,7 @@ function fillFilter() {
   box.value = chosen;
 }
 
-// --- what a person says
+// --- commands of the user
 
 on(page, "click", event => {
   const button = event.target.closest("[data-do]"), anchor = event.target.closest("a[href^='#']");
@@ -348,17 +348,17 @@ $("keys").onclick = () => ask(KEYS);
 
 const wants = () => window.Notification?.permission === "granted" && localStorage.notify === "yes";
 function notify(words) {
-  // Some browsers on phones have notifications, and refuse to make one here.
+  // Some mobile browsers have notifications, but refuse to create one here.
   try { if (wants()) new Notification("ralphtool", { body: words + ": " + page.title }); } catch { }
 }
 $("notify").onclick = async event => {
   const was = wants();
-  if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser allows no notifications."); return; }
+  if (!was && await window.Notification?.requestPermission() !== "granted") { say("This browser does not allow notifications."); return; }
   localStorage.notify = was ? "no" : "yes";
   event.target.ariaPressed = !was;
 };
 
-// --- who it is
+// --- login
 
 function showLogin() {
   hush(); keys = null; link("open", "not logged in");
@@ -385,7 +385,7 @@ function begin() {
   draw();
 }
 
-// The address with the key may also be pasted into a tab that shows the page already.
+// The address with the key may also be pasted into a tab that already shows the page.
 function enter() {
   const token = /^#token=(\w+)$/.exec(location.hash);
   if (token) { history.replaceState(null, "", "#/"); logIn(token[1]); }

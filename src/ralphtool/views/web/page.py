@@ -41,12 +41,12 @@ def _strip(text: str) -> str:
 
 
 def _squeeze(style: str) -> str:
-    """A style sheet without superfluous blanks."""
+    """A style sheet without superfluous spaces."""
     return re.sub(r"\s*([{};,])\s*|(:)\s+", lambda found: found[1] or found[2], style).replace(";}", "}")
 
 
 def _squeeze_script(script: str) -> str:
-    """A script without blanks around operators. Strings, templates and line ends are kept."""
+    """A script without spaces around operators. Strings, templates and line ends are kept."""
     parts = r'("(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)|[ \t]*([=+*<>!&|?:;,(){}\[\]-])[ \t]*'
     return re.sub(parts, lambda found: found[1] or found[2], script)
 

@@ -200,11 +200,11 @@ def _build_notice(shown: Shown) -> Element | None:
 def _describe_whole(shown: Shown) -> tuple[str, str]:
     view = shown.view
     if view.end:
-        return f"As it ended: {describe_run_end(view.end)}", shown.state
+        return f"At its end: {describe_run_end(view.end)}", shown.state
     if not shown.is_alive:
-        return "This run ended without a word: it was killed, or it crashed. Nothing that was done is lost.", "died"
+        return "This run ended without recording its end: it was killed, or it crashed. No work is lost.", "died"
     if view.paused or view.is_pause_requested:
-        return "Paused." if view.paused else "It pauses after the iterations that are under way.", "paused"
+        return "Paused." if view.paused else "It pauses after the current iterations.", "paused"
     return (f"Waiting: {view.waiting.why}", "paused") if view.waiting else ("", "")
 
 
@@ -227,8 +227,8 @@ def _list_controls(shown: Shown) -> list[Element]:
         return [report] if is_over else [build_button("Continue", "run", change=change, key="run"), report]
     pause = ("Resume", "resume") if shown.view.is_pause_requested else ("Pause", "pause")
     guide = "What should the agents know, from the next prompt on?"
-    after = "Stop after this iteration? Agents at work finish first; nothing new is begun."
-    stop = "Stop now? Agents at work are ended; what they did so far is kept, and the run can be continued."
+    after = "Stop after this iteration? Running agents finish first; nothing new is started."
+    stop = "Stop now? Running agents are stopped; their work so far is kept, and the run can be resumed."
     return [
         build_button(pause[0], pause[1], change=change, key="pause"),
         build_button("Guide", "guide", change=change, ask=guide, text="required", key="guide"),
@@ -288,7 +288,7 @@ def list_judgements(change: str, story: str, name: str) -> list[Element]:
     about = {"change": change, "story": story, "text": "optional"}
     rejected = f"Reject {name}? Its work is reverted on the branch, and the story is open again."
     return [
-        build_button("Accept", "accept", ask=f"Accept {name} as it stands?", **about),
+        build_button("Accept", "accept", ask=f"Accept {name} as it is?", **about),
         build_button("Reject", "reject", ask=rejected, **about),
     ]
 
@@ -322,7 +322,7 @@ def _list_lanes(shown: Shown) -> list[Element]:
     if not shown.is_alive:
         return []
     current = list(shown.view.current.items())[:_MOST_LANES]
-    nothing = tag("p", "No agent is at work at the moment.", class_="soft", data_key="none")
+    nothing = tag("p", "No agent is running now.", class_="soft", data_key="none")
     return [_build_lane(shown, number, one) for number, one in current] or [nothing]
 
 

@@ -47,10 +47,10 @@ def check_place(place: Place) -> None:
     if bool(place.certificate) != bool(place.key):
         raise UsageError("--cert and --key belong together: give both")
     if place.socket_path and (place.port or place.certificate or place.names or place.host != _LOOPBACK):
-        raise UsageError("--socket goes with none of --host, --port, --allow-host, --cert and --key")
+        raise UsageError("--socket can't be combined with --host, --port, --allow-host, --cert or --key")
     if not place.is_local and not (place.certificate and place.names):
         raise UsageError(
-            f"others could read along at {place.host}: give a certificate (--cert FILE --key FILE) and the name by "
+            f"others could eavesdrop at {place.host}: give a certificate (--cert FILE --key FILE) and the name by "
             "which the page is opened (--allow-host NAME), or leave --host out and use `ssh -L`"
         )
     for path in filter(None, (place.certificate, place.key)):
@@ -58,9 +58,7 @@ def check_place(place: Place) -> None:
             raise InvalidValue(f"there is no file {path}: name the certificate and its key")
     for name in place.names:
         if not name or name != name.lower() or not all(one.isalnum() or one in ".-" for one in name):
-            raise UsageError(
-                f"{name[:100]} is no name of a host: write it as browsers do, in lower case, without a port"
-            )
+            raise UsageError(f"{name[:100]} is not a host name: write it as browsers do, in lower case, without a port")
 
 
 def choose_port(access: Access) -> int:
@@ -112,14 +110,14 @@ def _open_unix_socket(path: str) -> socket.socket:
 
 def _remove_dead_socket(path: str) -> None:
     if not stat.S_ISSOCK(os.lstat(path).st_mode):
-        raise InvalidValue(f"{path} is there already, and is no socket: name another path")
+        raise InvalidValue(f"{path} already exists, but is not a socket: name another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         try:
             probe.connect(path)
         except ConnectionRefusedError:
             os.unlink(path)
             return
-    raise InvalidValue(f"a server listens at {path} already: use that one, or name another path")
+    raise InvalidValue(f"a server already listens at {path}: use that one, or name another path")
 
 
 def build_site(place: Place, opened: socket.socket, access: Access, *, read_only: bool) -> Site:

@@ -19,7 +19,7 @@ _KEPT = 4  # unwatched runs that are kept for a while: pages are reloaded
 
 
 def refuse_stranger() -> Response:
-    return refuse(401, "open the address that `ralphtool web` printed: this browser does not know its key")
+    return refuse(401, "open the address that `ralphtool web` printed: this browser does not have its key")
 
 
 class NoSuchRun(LookupError):

@@ -94,7 +94,7 @@ class Streams:
         except NoSuchRun as error:
             return refuse(404, str(error))
         if self._count >= _MOST:
-            return refuse(503, f"{_MOST} pages are open already: close one", ("Retry-After", "10"))
+            return refuse(503, f"{_MOST} pages are already open: close one", ("Retry-After", "10"))
         self._count += 1
         try:
             await self._serve(_Connection(receive, send), watched, _find_place(request))

@@ -29,7 +29,7 @@ class CallHeads(Struct, frozen=True):
 
     split: Splitter
     begins: re.Pattern[bytes]
-    """What such a call begins with: most calls are something else."""
+    """The beginning of such a call; it quickly rules out the many other calls."""
     functions: frozenset[str]
     rows: frozenset[str]
     """The nodes that are tables of cases."""
