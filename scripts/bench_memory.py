@@ -1,9 +1,9 @@
-"""What the memory costs, which is a part of `scripts/bench`, and whether it helps: `scripts/bench memory`.
+"""The cost of the memory, which is a part of `scripts/bench`, and whether it helps: `scripts/bench memory`.
 
-For the latter, whole runs of the real loop with the scripted agent, on projects that are made up from
+The latter starts whole runs of the real loop with the scripted agent, on projects that are generated from
 `bench_memory.toml`. Some stories learn facts, later ones can't be done without them, and hundreds of learnings don't
-matter. The agent does such a story only if the fact's code word is in its prompt; else the project's test fails, and
-on its third attempt it finds out by itself. What differs between the runs is only what fills the prompt's memory.
+matter. The agent does such a story only if the fact's code word is in its prompt; otherwise the project's test fails,
+and on its third attempt it finds out by itself. The runs differ only in what fills the prompt's memory section.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from ralphtool.memory.knowledge import KnowledgeBase, KnowledgeQuery, KnownItem,
 from ralphtool.specs import Story, Task
 
 SEEDS = (1, 2, 3, 4, 5, 6)
-KNOWN = 400  # learnings in the history that don't matter
-NOTED = 3  # and of each story
+KNOWN = 400  # irrelevant learnings in the history
+NOTED = 3  # and in each story
 LEARNING, NEEDING = 3, 8  # stories that learn a fact, and that need one
-FROM_BEFORE = 3  # facts that stand in the history when a run begins
+FROM_BEFORE = 3  # facts that are in the history when a run begins
 BUDGET = 600  # tokens of the prompt's memory section
 WORDINGS = ("near", "long", "other", "far")
 WEIGHTS = Path(__file__).resolve().parent.parent / ".tools/weights"
@@ -63,11 +63,11 @@ CODES = (
 )
 
 
-# --- what fills the memory section ------------------------------------------------------------------
+# --- kinds of memory --------------------------------------------------------------------------------
 
 
 class Nothing(KnowledgeBase):
-    """No memory at all: recovery has none either."""
+    """No memory at all, not even for recovery."""
 
     def select_for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
         return RelevantKnowledge((), 0)
@@ -77,7 +77,7 @@ class Nothing(KnowledgeBase):
 
 
 class NewestFirst(KnowledgeBase):
-    """Everything that is known, the last first; the prompt takes as much of it as its budget holds."""
+    """Everything that is known, the newest first, as far as the prompt's budget allows."""
 
     def select_for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
         found = self._newest()
@@ -110,7 +110,7 @@ WAYS: dict[str, type[KnowledgeBase]] = {
 
 
 def run_in_this_way(way: str) -> int:
-    """`ralphtool run --json`, in a process of its own."""
+    """`ralphtool run --json`, in a separate process."""
     if WAYS[way] is ByMeaning:
         sys.path.append(str(WEIGHTS))
     setattr(loop, "KnowledgeBase", WAYS[way])  # noqa: B010 - what a module imports is not its to give, say the types
@@ -123,7 +123,7 @@ def run_in_this_way(way: str) -> int:
 @dataclass(frozen=True)
 class Fact:
     text: str
-    wordings: dict[str, list[str]]  # a title and a description for each
+    wordings: dict[str, list[str]]  # the title and description of each
     fails: str
     code: str
 
@@ -158,7 +158,7 @@ class Project:
         return Fact(one["text"].format(code=code), {name: one[name] for name in WORDINGS}, one["fails"], code)
 
     def _needs(self, facts: list[Fact]) -> list[Need]:
-        """Every fact is needed once, and some twice; each time in another wording."""
+        """Every fact is needed once, some twice, each time in another wording."""
         pairs = [(fact, wording) for fact in facts for wording in WORDINGS]
         while True:
             chosen = self._random.sample(pairs, NEEDING)
@@ -224,7 +224,7 @@ class Project:
         return turns
 
 
-# The prompt is the player's standard input, which is a file.
+# The prompt is the scripted agent's standard input, which is a file.
 TRY = """\
 if grep -qF -f {needs}/$1.code /proc/$2/fd/0; then cp {needs}/$1.code parts/$1; else echo a guess >parts/$1; fi
 """
@@ -258,14 +258,14 @@ def _learning(number: int, text: str) -> Learning:
 
 @dataclass(frozen=True)
 class Played:
-    """What one run came to."""
+    """The results of one run."""
 
     way: str
     seed: int
     iterations: int
-    at_first: int  # stories that were done at their first attempt
-    tokens: float  # of the memory section, on the average of all prompts
-    found: dict[str, int]  # of the facts that were needed, those in the first prompt, by the story's wording
+    at_first: int  # stories that were done in their first attempt
+    tokens: float  # of the memory section, averaged over all prompts
+    found: dict[str, int]  # needed facts that were in the first prompt, by the story's wording
 
 
 def play(top: Path, way: str, seed: int) -> Played:
@@ -302,7 +302,7 @@ def _memory_tokens(text: str) -> float:
 
 
 def compare(top: Path, *, by_meaning: bool) -> list[Played]:
-    """Every way with every seed, two at a time: nobody looks at the clock."""
+    """Every way with every seed, two at a time: nothing is timed."""
     ways = [way for way in WAYS if by_meaning or WAYS[way] is not ByMeaning]
     runs = [(top / f"{number}-{seed}", way, seed) for number, way in enumerate(ways) for seed in SEEDS]
     with ThreadPoolExecutor(2) as pool:
@@ -325,7 +325,7 @@ def summed_up(played: list[Played]) -> list[dict[str, Any]]:
 
 
 def helps(*, as_json: bool, by_meaning: bool) -> int:
-    """`scripts/bench memory`: fails if ours is not the best."""
+    """`scripts/bench memory`: returns 1 if ours is not the best."""
     if by_meaning and not WEIGHTS.exists():
         raise SystemExit("the model's weights are not in .tools/weights: `scripts/bench` puts them there")
     with tempfile.TemporaryDirectory(prefix="ralphtool-bench-") as top:
@@ -351,7 +351,7 @@ def show(table: list[dict[str, Any]]) -> None:
         print(f"{row['way']:22}{numbers}   {found}")
 
 
-# --- what it costs ----------------------------------------------------------------------------------
+# --- cost -------------------------------------------------------------------------------------------
 
 COMMON = """\
 the of to and in a is that it for was on are with as be by this which or from at not have an but if when can has they
@@ -359,13 +359,13 @@ we all there one only after before into so then than must does no more run needs
 SYLLABLES = "ba co de fi gra hel in ju ka lo men no pro qui re sta ti un ver wo xy zen tor lis mat"
 VOCABULARY = 40_000
 FEW, SOME, MANY = 100, 1_000, 100_000
-ASKED = 300  # texts that are looked for
+ASKED = 300  # searches
 ADDED = 40  # in each round of ADD_ROUNDS
 ADD_ROUNDS = 10
 
 
 class Texts:
-    """Learnings of 15 to 60 words, of which few are very common and most are rare, as in any language."""
+    """Learnings of 15 to 60 words; few words are very common and most are rare, as in any language."""
 
     def __init__(self, seed: int = 11) -> None:
         self._random = random.Random(seed)
@@ -392,7 +392,7 @@ class Texts:
 
 
 class Bench:
-    """Projects with so many learnings, and an entry for every tenth, each made when it is first asked for."""
+    """Projects with a given number of learnings, and an entry for every tenth, each created on first use."""
 
     def __init__(self, top: Path) -> None:
         self.top = top / "memory"
@@ -406,7 +406,7 @@ class Bench:
             (root / ".ralph").mkdir(parents=True)
             (root / ".ralph/progress.json").write_bytes(msgspec.json.encode(self._progress(learnings)) + b"\n")
             knowledge = KnowledgeBase(History(str(root)), by_meaning=False)
-            knowledge.history.append(self._entry(), [self._learning()])  # a big one gets its index
+            knowledge.history.append(self._entry(), [self._learning()])  # creates the index of a large one
             knowledge.sync()
             knowledge.close()
             os.sync()
@@ -429,21 +429,21 @@ class Bench:
         return Sample().entry(900_000 + next(self._numbers), 1)
 
     def teach(self, root: Path, learnings: int) -> None:
-        """Gives a project a history with so many learnings."""
+        """Gives a project a history with this many learnings."""
         History(str(root)).add([self._learning() for _ in range(learnings)])
 
     # --- rows ---
 
     @cached_property
     def searches(self) -> tuple[float, float]:
-        """The 95th percentile of a search's seconds, with many and with some learnings, asked in turns."""
+        """The 95th percentile of a search's seconds, with many and with some learnings, in turns."""
         memories = [Memory(_index(self.project(size)), by_meaning=False) for size in (MANY, SOME)]
         spent: list[list[float]] = [[], []]
         for number in range(ASKED + 20):
             text = self.texts.one()
             for memory, took in zip(memories, spent, strict=True):
                 took.append(_cpu(partial(memory.search, text)))
-            if number == 19:  # by now everybody is warm
+            if number == 19:  # the caches are warm now
                 spent[0].clear()
                 spent[1].clear()
         many, some = (statistics.quantiles(took, n=20)[-1] for took in spent)
@@ -457,7 +457,7 @@ class Bench:
         return self.searches[0] * 1000
 
     def add(self) -> float:
-        """Of a few hundred adds in all; the small memory is a new one in each round, else it would not stay small."""
+        """Over a few hundred adds; the small memory is a new one in each round, otherwise it would not stay small."""
         shutil.copy(_index(self.project(MANY)), self.top / "many.index")
         many = Memory(str(self.top / "many.index"), by_meaning=False)
         spent = {"many": 0.0, "few": 0.0}
@@ -473,7 +473,7 @@ class Bench:
         return spent["many"] / spent["few"]
 
     def section(self, rounds: int) -> float:
-        """What the loop does for it in an iteration: the last one has left an entry, a learning, and a note."""
+        """The loop's work for it in an iteration: the last one has left an entry, a learning, and a note."""
         rooms = [self._section_of(size) for size in (MANY, FEW)]
         pairs = [[next(room) for room in rooms] for _ in range(rounds + 3)][3:]
         return statistics.median(many / few for many, few in pairs)

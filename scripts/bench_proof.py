@@ -1,4 +1,4 @@
-"""What a proof costs beside the gates that it runs, and what reading a diff costs: a part of `scripts/bench`."""
+"""The cost of a proof besides its gates, and of reading a diff: a part of `scripts/bench`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from bench_loop import COMMAND, MANY, Lab, Rows, measured
 
-# A test program of one line: every file of tests/ is a test, which passes where the file that it names is there.
+# A tiny test runner: every file of tests/ is a test, which passes if the file that it names exists.
 PROGRAM = """\
 #!/bin/sh
 number=0
@@ -36,7 +36,7 @@ TEST = 'echo "work-$RALPH_STORY.txt" >"tests/test_$RALPH_STORY.txt"'
 
 
 def beside_its_gates(lab: Lab, test: str, gate_runs: int) -> float:
-    """Seconds for an iteration, without its gates, by the record."""
+    """Seconds for an iteration without its gates, from the record."""
     root = lab.project(MANY)
     (root / "tests").mkdir()
     (root / "tests/test_0.txt").write_text("file-0.txt")
@@ -66,7 +66,7 @@ def beside_its_gates(lab: Lab, test: str, gate_runs: int) -> float:
 
 
 def overhead(top: Path, rounds: int) -> float:
-    """What replay and own tests add to an iteration beside the runs of the gate, in iterations of the bash loop."""
+    """What replay and own tests add to an iteration, besides gate runs, in iterations of the bash loop."""
     lab = Lab(top)
     return statistics.median(
         (beside_its_gates(lab, TEST, 3) - beside_its_gates(lab, "", 1)) / lab.theirs() for _ in range(rounds)
@@ -107,7 +107,7 @@ print(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
 
 def write_diff(folder: Path) -> None:
-    """300 files of ten tests each, before and after other values were expected."""
+    """300 files of ten tests each, before and after a change of the expected values."""
     for side, shift in (("old", 0), ("new", 1)):
         for (pattern, frame), test in zip(FILES.items(), TESTS, strict=True):
             for number in range(50):

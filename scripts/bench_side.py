@@ -1,4 +1,4 @@
-"""What working side by side brings and costs, a part of `scripts/bench`: one change with one lane and with more."""
+"""The gain and cost of working side by side, a part of `scripts/bench`: one change with one lane and with more."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS = '[verify]\nchecks = []\ntests = ["grep -q . file-1.txt"]\n[run]\nwork
 
 
 class Cost(dict[str, float]):
-    """Of one run: seconds, seconds of processors, and gates."""
+    """The cost of one run: seconds, CPU seconds, and gate runs."""
 
 
 class SideLab(Lab):
@@ -57,7 +57,7 @@ def _processor_seconds() -> float:
 
 
 def compare(what: str, lanes: int, wait: float) -> Callable[[Path, int], float]:
-    """With lanes against one by one, in turns."""
+    """With lanes / one by one, in turns."""
 
     def measure_ratio(top: Path, rounds: int) -> float:
         lab = SideLab(top)
@@ -68,7 +68,7 @@ def compare(what: str, lanes: int, wait: float) -> Callable[[Path, int], float]:
 
 
 def compare_iterations(top: Path, rounds: int) -> float:
-    """What each further story costs in processor time, once the boxes are open."""
+    """The CPU time of each further story, once the boxes are open."""
     lab = SideLab(top)
 
     def measure_one(lanes: int) -> float:
@@ -84,8 +84,8 @@ def more_gates(top: Path, rounds: int) -> float:
 
 
 def count_bad_runs(top: Path, rounds: int) -> float:
-    """Random runs with a conflict, a pair that is red together, kills and interrupts: those after which a commit is
-    red, a story is lost or done twice, or something is left."""
+    """Random runs with a conflict, a pair that is red together, kills and interrupts: counts those after which a
+    commit is red, a story is lost or done twice, or something is left over."""
     command = [sys.executable, "-m", "pytest", "-q", "-n", "4", f"--basetemp={top}/runs", "-p", "no:cacheprovider"]
     chosen = "tests/loop/test_side_by_side.py::test_killed_at_random_moments_until_it_is_done"
     done = subprocess.run(

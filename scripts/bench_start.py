@@ -1,4 +1,4 @@
-"""What a start costs: a part of `scripts/bench`. CPU time of real commands / that of `python -I -c pass`, in turns."""
+"""The cost of a start: a part of `scripts/bench`. CPU time of real commands / that of `python -I -c pass`, in turns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from bench_loop import Lab, Rows, measured
 from bench_watch import COMMAND, FEW, PYTHON, RUNS, Project, ended, long_run
 
-# `ralphtool`, which prints its CPU time, without that of its children, when the first event of a run is written.
+# Runs `ralphtool`, and prints its CPU time, without its children, when the first event of a run is written.
 TO_FIRST_EVENT = """
 import os, sys, time
 sync = os.fdatasync
@@ -33,7 +33,7 @@ sys.exit(main())
 
 
 def cpu(command: list[str], folder: Path, env: dict[str, str]) -> float:
-    """Seconds of a process and of the children that it waited for."""
+    """CPU seconds of a process and of the children that it waited for."""
     quiet = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
     os.chdir(folder)
     pid = os.posix_spawn(command[0], command, env, file_actions=quiet)
@@ -44,12 +44,12 @@ def cpu(command: list[str], folder: Path, env: dict[str, str]) -> float:
 
 
 def ratio(ours: Callable[[], float], floor: Callable[[], float], rounds: int) -> float:
-    ours()  # so that everything is compiled, and in the cache
+    ours()  # so that everything is compiled and cached
     return statistics.median(ours() / floor() for _ in range(rounds))
 
 
 def starting(*arguments: str) -> Callable[[Path, int], float]:
-    """A command that looks on, with twenty runs there."""
+    """A read-only command, with twenty runs in the project."""
 
     def measure_command(top: Path, rounds: int) -> float:
         project = Project(top)
@@ -63,7 +63,7 @@ def starting(*arguments: str) -> Callable[[Path, int], float]:
 
 
 def to_first_event(top: Path, rounds: int) -> float:
-    """A run with an agent that is a command, in a small repository; each in a fresh copy of it."""
+    """A run with a command as its agent, each in a fresh copy of a small repository."""
     lab = Lab(top)
     begun, numbers = lab.project(5), count()
     words = [PYTHON, "-c", TO_FIRST_EVENT, "run", "--agent-command", "true"]
@@ -75,7 +75,7 @@ def to_first_event(top: Path, rounds: int) -> float:
         env = {**lab.env, "TMPDIR": str(place / "tmp")}
         done = subprocess.run(words, cwd=place / "project", env=env, check=True, capture_output=True)
         shutil.rmtree(place)
-        return float(done.stdout.split()[-1])  # behind what the run has shown by then
+        return float(done.stdout.split()[-1])  # after what the run has printed by then
 
     return ratio(ours, lambda: cpu([PYTHON, "-I", "-c", "pass"], lab.top, lab.env), 7 * rounds)
 

@@ -1,4 +1,4 @@
-"""What looking on costs: a part of `scripts/bench`. The real commands, the screen being a terminal of the system."""
+"""The cost of watching: a part of `scripts/bench`. The real commands, in a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ COMMAND = str(Path(sys.executable).with_name("ralphtool"))
 CHANGE = "add-login"
 RUNS = 20
 FEW, MANY = 1_000, 1_000_000
-LINES = 1_000  # that an agent prints in a second
-WARM, LONG = 2.0, 6.0  # seconds before measuring, and of it
+LINES = 1_000  # that an agent prints per second
+WARM, LONG = 2.0, 6.0  # seconds before measuring, and of measuring
 LONGEST = 60.0
 
 
 class Project:
-    """A project with a change, and runs whose records are made up; they belong to this process, so they go on."""
+    """A project with a change, and runs with generated records; their process is this one, so they count as active."""
 
     def __init__(self, top: Path) -> None:
         self.root = top / "project"
@@ -85,7 +85,7 @@ def said(number: int, moment: str) -> dict[str, Any]:
 
 
 def long_run(length: int) -> Iterator[dict[str, Any]]:
-    """A run that has so many events by now, nearly all of them from its agent; an attempt takes a fifth of it."""
+    """A run with this many events so far, nearly all from its agent; each attempt has a fifth of them."""
     moment = at(0)
     yield started()
     share = max(2, length // 5)
@@ -115,7 +115,7 @@ class Screen:
         os.close(theirs)
 
     def read(self, until: float) -> bytes:
-        """What is written next; nothing if that is not by then."""
+        """The next output; empty if there is none until then."""
         ready, _, _ = select.select([self._ours], [], [], max(0.0, until - time.perf_counter()))
         return os.read(self._ours, 65536) if ready else b""
 
@@ -134,7 +134,7 @@ class Screen:
             while self.read(time.perf_counter() + LONGEST):
                 pass
         except OSError:
-            pass  # the system's word for the end of a terminal
+            pass  # the end of a terminal
         self.process.wait(LONGEST)
         os.close(self._ours)
 
@@ -188,7 +188,7 @@ def _read_for(screen: Screen, seconds: float) -> None:
 
 @contextmanager
 def _printing(path: Path) -> Iterator[None]:
-    """A record that gets a thousand events a second, each in a write of its own."""
+    """A record that gets a thousand events per second, each in a separate write."""
     over = threading.Event()
     thread = threading.Thread(target=_print, args=(path, over))
     thread.start()

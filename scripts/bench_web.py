@@ -1,4 +1,4 @@
-"""What the web page costs: a part of `scripts/bench`. The real server, and Debian's chromium."""
+"""The cost of the web page: a part of `scripts/bench`. The real server, and Debian's chromium."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 PYTHON = sys.executable
 LARGEST = 30_000  # bytes of the page
-QUIET = 8.0  # seconds in which nothing happens
+QUIET = 8.0  # seconds without events
 TABS = 5
-SAID = 30  # events whose way to the screen is measured
+SAID = 30  # events whose latency is measured
 MEMORY = 40 * 2**20
 
 
@@ -61,7 +61,7 @@ def open_run(browser: Browser, address: str) -> Page:
     return page
 
 
-# --- what is sent, and what has to be loaded --------------------------------------------------------
+# --- sizes and imports ------------------------------------------------------------------------------
 
 
 def size(top: Path, rounds: int) -> float:
@@ -70,7 +70,7 @@ def size(top: Path, rounds: int) -> float:
 
 
 def loading(top: Path, rounds: int) -> float:
-    """With uvicorn, which is most of it."""
+    """Including uvicorn, which is most of it."""
     code = "import ralphtool.views.web.app, uvicorn"
     return statistics.median(_time(code) / _time("pass") for _ in range(4 * rounds))
 
@@ -81,9 +81,9 @@ def _time(code: str) -> float:
     return time.perf_counter() - begun
 
 
-# --- how soon it is seen ----------------------------------------------------------------------------
+# --- latency ----------------------------------------------------------------------------------------
 
-# The page's own clock says when it has drawn a row; the row says when it was written.
+# The page's own clock gives the time at which a row is drawn; the row contains the time at which it was written.
 WATCH = """() => {
   window.late = [];
   const look = row => {
@@ -96,7 +96,7 @@ WATCH = """() => {
 
 
 def latency(top: Path, rounds: int) -> float:
-    """From an event that is written to its row in the page: the median, against 150 ms."""
+    """From writing an event to its row in the page: the median / 150 ms."""
     project = Project(top)
     record = project.record(0, long_run(FEW))
     with serving(project) as (address, _), browsing() as browser:
@@ -134,7 +134,7 @@ def _serve_both(top: Path) -> Iterator[dict[int, str]]:
 
 
 def _paint(browser: Browser, address: str) -> float:
-    """In a browser that knows nothing, and logs in first."""
+    """In a fresh browser context, which logs in first."""
     context = browser.new_context()
     page = context.new_page()
     page.goto(address)
@@ -147,17 +147,17 @@ def _paint(browser: Browser, address: str) -> float:
     return taken
 
 
-# --- what it needs ----------------------------------------------------------------------------------
+# --- memory and CPU ---------------------------------------------------------------------------------
 
 
 def memory(top: Path, rounds: int) -> float:
-    """Of the server when a run of 1,000,000 events has been read, against 40 MiB."""
+    """The server's memory after reading a run of 1,000,000 events / 40 MiB."""
     project = Project(top)
     project.record(0, long_run(MANY))
     with serving(project) as (address, server), browsing() as browser:
         open_run(browser, address)
         most, still = 0, 0
-        while still < 20:  # until it has nothing more to do
+        while still < 20:  # until it is idle
             time.sleep(0.2)
             busy = server.cpu_percent()
             still = still + 1 if busy < 5 else 0
@@ -166,7 +166,7 @@ def memory(top: Path, rounds: int) -> float:
 
 
 def idle(top: Path, rounds: int) -> float:
-    """The share of one core while a page shows a run in which nothing happens."""
+    """The share of one core while a page shows a run without new events."""
     project = Project(top)
     project.record(0, long_run(FEW))
     with serving(project) as (address, server), browsing() as browser:
@@ -179,7 +179,7 @@ def idle(top: Path, rounds: int) -> float:
 
 
 def watched(top: Path, rounds: int) -> float:
-    """A run of twelve stories that five pages look at / the same that nobody looks at, in turns."""
+    """A run of twelve stories with five open pages / with none, in turns."""
     ratios = []
     for number in range(2 * rounds + 1):
         places = [top / f"{number}-{name}" for name in ("alone", "seen")]
@@ -217,7 +217,7 @@ def _run_stories(top: Path, project: Project | None = None) -> float:
 
 @contextmanager
 def _listening(project: Project) -> Iterator[Project]:
-    """Five streams of the run as soon as it is there; their browsers would run on other machines."""
+    """Opens five streams of the run as soon as it exists, without browsers: those would run on other machines."""
     over = threading.Event()
     with serving(project) as (address, _):
         threads = [threading.Thread(target=_listen, args=(project, address, over)) for _ in range(TABS)]

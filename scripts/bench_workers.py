@@ -1,4 +1,4 @@
-"""What work on other machines costs, a part of `scripts/bench`: a real server and two workers, all on this machine."""
+"""The cost of work on other machines, a part of `scripts/bench`: a real server and two workers, all on this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bench_side import AGENT, SETTINGS, STORIES, WAIT
 from ralphtool.executors.temporal.dev_server import DevServer
 
 MOST = 2.0  # seconds
-ALONE = 4  # stories, one after the other
+ALONE = 4  # stories, one after another
 HANG = """\
 #!/bin/sh
 echo $$ >{file}
@@ -34,7 +34,7 @@ class WorkersLab(Lab):
 
     @contextmanager
     def open(self, slots: int) -> Iterator[list[subprocess.Popen[bytes]]]:
-        """The server, and two workers."""
+        """Starts the server and two workers."""
         with DevServer(tempfile.mkdtemp(dir=self.top)) as server:
             self.env["TEMPORAL_ADDRESS"] = server.address
             workers = [self._start_worker(name, slots) for name in ("anna", "berta")]
@@ -52,7 +52,7 @@ class WorkersLab(Lab):
         env = self.env | {"HOME": str(place), "TMPDIR": str(place / "tmp")}
         made = subprocess.Popen([COMMAND, *words], cwd=place, env=env, stdout=subprocess.PIPE, start_new_session=True)
         assert made.stdout
-        made.stdout.readline()  # that it is ready
+        made.stdout.readline()  # it is ready
         return made
 
     def run(self, *flags: str, stories: int, wait: float) -> float:
@@ -77,7 +77,7 @@ class WorkersLab(Lab):
         return root
 
     def hang(self) -> tuple[subprocess.Popen[bytes], int]:
-        """A run whose agent does nothing: the run, and how many processes of agents there are then."""
+        """A run whose agent does nothing: the run, and the number of agent processes."""
         said = self.top / "agent-is-there"
         said.unlink(missing_ok=True)
         root = self._make(1, HANG.replace("{file}", str(said)))
@@ -112,7 +112,7 @@ def _wait_until_gone() -> float:
 
 
 def compare_stories(top: Path, rounds: int) -> float:
-    """How much more a story takes, of the two seconds that it may."""
+    """The extra time of a story / the two seconds that are allowed."""
     lab = WorkersLab(top)
 
     def measure_one() -> float:
@@ -141,7 +141,7 @@ def measure_cancel(top: Path, rounds: int) -> float:
     with lab.open(1):
         for _ in range(rounds):
             run, _ = lab.hang()
-            time.sleep(2)  # it has come to its ordinary pace
+            time.sleep(2)  # it is in its steady state now
             run.send_signal(signal.SIGINT)
             taken.append(_wait_until_gone())
             run.wait()

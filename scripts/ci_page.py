@@ -1,4 +1,4 @@
-"""Makes the tables of `docs/ci.md` from the types of the object that `run --format json` prints."""
+"""Generates the tables of `docs/ci.md` from the types of the object that `run --format json` prints."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ KINDS: tuple[tuple[str, type[Struct]], ...] = (
 
 
 def ci_page(docs: Path) -> str:
-    """The page: all but the tables is kept."""
+    """The page; everything but the tables is kept."""
     before, _, rest = (docs / "ci.md").read_text().partition(FIRST)
     _, _, after = rest.partition(LAST)
     return f"{before}{FIRST}\n{''.join(section(title, kind) for title, kind in KINDS)}{LAST}{after}"

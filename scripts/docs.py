@@ -1,9 +1,8 @@
-"""Makes the pages that are made from the code: `docs/commands/`, the tables of `docs/settings.md` and
-`docs/ci.md`, `docs/events.md`, `docs/files.md` and `docs/exit-codes.md`. `scripts/docs` calls this, and builds the
-site.
+"""Generates pages from the code: `docs/commands/`, the tables of `docs/settings.md` and `docs/ci.md`,
+`docs/events.md`, `docs/files.md` and `docs/exit-codes.md`. `scripts/docs` calls this, and builds the site.
 
 .venv/bin/python scripts/docs.py            writes them
-.venv/bin/python scripts/docs.py --check    only tells whether they are up to date
+.venv/bin/python scripts/docs.py --check    only checks whether they are up to date
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def contents(context: click.Context) -> str:
 
 
 def page(command: click.Command, context: click.Context) -> str:
-    """The page of a command, and of those below it."""
+    """The page of a command and its subcommands."""
     lines = [f"# {context.command_path}", *body(command, context)]
     for name in command.list_commands(context) if isinstance(command, click.Group) else ():
         below = command.get_command(context, name)  # type: ignore[attr-defined]
@@ -91,7 +90,7 @@ def body(command: click.Command, context: click.Context) -> Iterator[str]:
 
 
 def example(block: str) -> str:
-    """A block that click leaves as it is: a title, and lines that belong into a box."""
+    """A block that click does not rewrap: a title, and lines for a code block."""
     _, title, *lines = [*block.split("\n"), ""]
     return f"{title}\n\n```sh\n{inspect.cleandoc(chr(10).join(lines))}\n```"
 

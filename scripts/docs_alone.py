@@ -1,4 +1,4 @@
-"""Tells whether a built site stands alone: no page, style or script of it loads anything from another host.
+"""Checks that a built site is self-contained: none of its pages, styles or scripts loads anything from another host.
 
 .venv/bin/python scripts/docs_alone.py site
 """
@@ -11,12 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 LOADED = {("script", "src"), ("img", "src"), ("iframe", "src"), ("source", "src"), ("link", "href")}
-NOT_LOADED = {"canonical", "next", "prev", "alternate"}  # what a <link> may name without a request
+NOT_LOADED = {"canonical", "next", "prev", "alternate"}  # a <link> of these kinds causes no request
 _IN_STYLE = re.compile(r"(?:@import\s*|url\(\s*)[\"']?((?:https?:)?//[^\s\"')]+)")
 
 
 class Requests(HTMLParser):
-    """Every address of another host that a browser would ask for when it opens a page."""
+    """Every address of another host that a browser would request when it opens a page."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""What mkdocs needs to know about this repository: `hooks` in mkdocs.yml.
+"""The hooks for mkdocs: `hooks` in mkdocs.yml.
 
-Pages link to files outside of `docs/`, as `../examples/embed.py`. The site has copies of them in `source/`, so that it
-is complete without the repository. CONTRIBUTING.md and CHANGELOG.md become pages.
+Pages link to files outside `docs/`, such as `../examples/embed.py`. The site has copies of them in `source/`, so that
+it is complete without the repository. CONTRIBUTING.md and CHANGELOG.md become pages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = {"contributing.md": "CONTRIBUTING.md", "changelog.md": "CHANGELOG.md"}
 _LINK = re.compile(r"\]\(([^()\s#]+)")
 _ITEM = re.compile(r"(?:[-*+]|\d+\.) +(?=\S)")
-_STEP = 4  # blanks by which mkdocs wants the inside of a list to be indented
+_STEP = 4  # spaces by which mkdocs requires the contents of a list to be indented
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -30,7 +30,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def find_sources() -> set[str]:
-    """The files outside of `docs/` that a page links to, by their path from the root."""
+    """The files outside `docs/` that a page links to, by their path from the root."""
     found: set[str] = set()
     for page in (ROOT / "docs").rglob("*.md"):
         folder = page.parent.relative_to(ROOT).as_posix()
@@ -40,14 +40,14 @@ def find_sources() -> set[str]:
 
 
 def find_source(folder: str, link: str) -> str:
-    """The file outside of `docs/` that a link from a page of this folder leads to; empty for any other link."""
+    """The file outside `docs/` that a link from a page of this folder leads to; empty for any other link."""
     path = posixpath.normpath(posixpath.join(folder, link))
     is_outside = "://" not in link and not path.startswith(("docs/", "../"))
     return path if is_outside and (ROOT / path).is_file() else ""
 
 
 def on_page_markdown(markdown: str, page: Any, **rest: Any) -> str:
-    """Lets links lead to where the files are in the site."""
+    """Points links to the copies of the files in the site."""
     if page.file.src_uri in PAGES:
         return indent_lists(markdown.replace("](docs/", "]("))
     folder = posixpath.join("docs", posixpath.dirname(page.file.src_uri)).rstrip("/")
@@ -61,9 +61,9 @@ def on_page_markdown(markdown: str, page: Any, **rest: Any) -> str:
 
 
 def indent_lists(markdown: str) -> str:
-    """Writes lists as mkdocs wants them. GitHub asks for less, and our pages are written for both."""
-    inside: list[int] = []  # the columns at which the texts of the open items begin
-    is_code = is_apart = False  # inside of a fence; after a paragraph that does not belong to an item's first line
+    """Indents lists as mkdocs requires. GitHub needs less, and our pages are written for both."""
+    inside: list[int] = []  # the text columns of the open items
+    is_code = is_apart = False  # inside a fence; after a paragraph that is not part of an item's first line
     lines = [""]
     for line in markdown.split("\n"):
         text = line.lstrip(" ")

@@ -1,4 +1,4 @@
-"""Makes `docs/events.md` from the types of the events; `docs/events.jsonl` has an example of each."""
+"""Generates `docs/events.md` from the types of the events; `docs/events.jsonl` has an example of each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FIRST = "\n## "
 
 
 def events_page(docs: Path) -> str:
-    """The page: what stands before its first section is kept."""
+    """The page; the text before its first section is kept."""
     before, _, _ = (docs / "events.md").read_text().partition(FIRST)
     lines = (docs / "events.jsonl").read_bytes().splitlines()
     examples = {type(event): event for line in lines if (event := events.decode(line))}
@@ -49,7 +49,7 @@ def table(head: tuple[str, str], rows: list[tuple[str, str]]) -> str:
 
 
 def describe(kind: type[Struct], field: structs.FieldInfo) -> str:
-    """What a field is; with what is in it, where that is more than one value."""
+    """The description of a field, with its inner fields, if it has any."""
     about = documented(kind)[field.name]
     if get_origin(field.type) is tuple and is_struct(item := get_args(field.type)[0]):
         return f"{about}: [{inside(item)}]"

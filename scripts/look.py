@@ -1,4 +1,4 @@
-"""Pictures of every view from one recorded night, to look at when a view changes: light and dark, phone and desk.
+"""Takes pictures of every view of a recorded night, for review when a view changes: light and dark, phone and desktop.
 
 scripts/look.py [FOLDER]        writes to build/look; needs what `scripts/test` has installed
 """
@@ -34,11 +34,11 @@ from ralphtool.views.terminal.picture import RunDisplay  # noqa: E402
 RALPHTOOL = [sys.executable, "-P", "-m", "ralphtool"]
 SIZES = ((360, 780), (1280, 900))
 LONG = "Pay by invoice 請求書払い 🧾 for every customer of the shop in every country, with all taxes, " * 3
-HALF = 0.45  # of the events: the live view is of a run in the middle of its work
+HALF = 0.45  # of the events: the live view shows a run in the middle of its work
 
 
 def write_project(root: Path, name: str) -> Path:
-    """A project with a recorded night; the last story has a title that is much too long."""
+    """A project with a recorded night; one story's title and the branch's name are much too long."""
     change = root / "openspec/changes/add-login"
     change.mkdir(parents=True)
     (change / "tasks.md").write_text("# Add login\n\n## 1. Set up the project\n\n- [x] 1.1 Do it\n")
@@ -52,7 +52,7 @@ def write_project(root: Path, name: str) -> Path:
 
 
 def draw_live(path: Path, folder: Path) -> None:
-    """The live view at two widths, as text and as SVG."""
+    """The live view at three widths, as text and as SVG."""
     lines = list(LineReader(str(path)).new())
     known = [event for event in map(events.decode, lines[: int(len(lines) * HALF)]) if event]
     now = parse_time(known[-1].at) or 0.0
@@ -67,7 +67,7 @@ def draw_live(path: Path, folder: Path) -> None:
 
 
 async def draw_screen(root: Path, folder: Path) -> None:
-    """The full screen: its first page, and the page of a run that is over."""
+    """The full screen: its first page, and the page of a finished run."""
     for width, height in ((80, 24), (120, 40)):
         app = RalphApp(str(root))
         async with app.run_test(size=(width, height)) as pilot:
@@ -90,7 +90,7 @@ def serve(root: Path) -> Iterator[str]:
 
 
 def photograph(browser: Browser, address: str, folder: Path, name: str) -> None:
-    """A page at each size, light and dark; that of the web is opened at its first run."""
+    """A page at each size, light and dark; the web page is opened at its first run."""
     for width, height in SIZES:
         for scheme in ("light", "dark"):
             context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
@@ -104,7 +104,7 @@ def photograph(browser: Browser, address: str, folder: Path, name: str) -> None:
 
 
 def photograph_drawings(browser: Browser, folder: Path) -> None:
-    """The drawings as PNG, which more programs can show."""
+    """Converts the drawings to PNG, which more programs can show."""
     for path in sorted(folder.glob("*.svg")):
         tab = browser.new_page(viewport={"width": 1400, "height": 900})
         tab.goto(path.as_uri())

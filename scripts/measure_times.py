@@ -1,9 +1,9 @@
-"""How long single steps take on this machine: what `scripts/simulate_scale.py` is fed with, and docs/scale.md shows.
+"""How long single steps take on this machine: the input of `scripts/simulate_scale.py`, shown in docs/scale.md.
 
 .venv/bin/python scripts/measure_times.py remote    a bare git remote, with many refs and many clients
 .venv/bin/python scripts/measure_times.py loop      the steps of the loop's own thread, in real runs with eight lanes
 
-The remote is a folder: there is no network in it, and the clients share the processors with it.
+The remote is a folder: no network is involved, and the clients share its processors.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from unittest.mock import patch
 from bench_side import SETTINGS, SideLab
 
 FILES, FOLDERS = 3_000, 30
-WORKED = 40  # stories of a run that is timed
+WORKED = 40  # stories of a timed run
 IDENTITY = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
 PLAIN = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, **IDENTITY}
 STEPS = ("_listen", "_find_ready", "_begin", "_take_work", "_merge", "_prove_upon", "_look_ahead", "_take_proof")
 OTHERS = ("_take_ahead", "_settle", "_conclude_job", "_find_baseline", "_prove_first", "_take_end")
-AGENTS_END = "_wait"  # the time in which the thread has nothing to do
+AGENTS_END = "_wait"  # the time in which the thread is idle
 
 
 # --- the remote -------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def run_git(folder: Path, *words: str, input: str = "", index: str = "") -> str:
 
 
 class Remote:
-    """A bare repository of some thousand files, and as many clones of it as there are clients."""
+    """A bare repository of some thousand files, and a clone of it for each client."""
 
     def __init__(self, top: Path, clients: int) -> None:
         self.folder = top / "remote.git"
@@ -68,7 +68,7 @@ class Remote:
         return folder
 
     def fill(self, refs: int, *, is_packed: bool) -> None:
-        """Leaves just so many refs of attempts there, each with a commit of its own."""
+        """Leaves exactly this many refs there, each with its own commit."""
         for name in run_git(self.folder, "for-each-ref", "--format=%(refname)", "refs/ralph").split():
             (self.folder / name).unlink(missing_ok=True)
         (self.folder / "packed-refs").unlink(missing_ok=True)
@@ -82,7 +82,7 @@ class Remote:
             run_git(self.folder, "pack-refs", "--all")
 
     def make_commit(self, client: Path) -> str:
-        """One file of the tree is changed."""
+        """A commit that changes one file."""
         number = next(self._numbers)
         index = str(client / f"index-{number}")
         blob = run_git(client, "hash-object", "-w", "--stdin", input=f"changed {number} {client.name}\n")
@@ -100,7 +100,7 @@ class Remote:
         return lambda: run_git(client, *words)
 
     def fetch(self, client: Path) -> Callable[[], object]:
-        """Of a ref that another client has pushed just now."""
+        """Fetches a ref that another client has just pushed."""
         other = next(one for one in (*self.clients, client) if one is not client or len(self.clients) == 1)
         commit = self.make_commit(other)
         ref = f"refs/ralph/attempts/{commit[:12]}"
@@ -112,7 +112,7 @@ class Remote:
 
 
 def time_clients(remote: Remote, prepare: Callable[[Path], Callable[[], object]], at_once: int) -> dict[str, float]:
-    """The median of what one took, and how many a second there were, with so many at once."""
+    """The median time of one call, and the calls per second, with this many clients at once."""
     rounds = max(1, 8 // at_once)
     calls = [[prepare(client) for _ in range(rounds)] for client in remote.clients[:at_once]]
 
@@ -147,7 +147,7 @@ def measure_remote(top: Path) -> list[dict[str, Any]]:
 
 
 class StepTimes:
-    """The seconds that each step took by itself, without those that it called."""
+    """The seconds of each step, without the steps that it called."""
 
     def __init__(self) -> None:
         self.taken: dict[str, list[float]] = defaultdict(list)
@@ -177,7 +177,7 @@ class StepTimes:
 
 
 class TimedEnds:
-    """The queue of lanes that have ended: waiting for one is nobody's work."""
+    """The queue of lanes that have ended: waiting for one does not count as work."""
 
     def __init__(self, ends: Any, times: StepTimes) -> None:
         self._ends, self._times = ends, times
@@ -189,7 +189,7 @@ class TimedEnds:
 
 
 def run_timed(out: str, words: list[str]) -> int:
-    """A run of the real command in this process, with a clock around each step of its loop."""
+    """A run of the real command in this process, with each step of its loop timed."""
     from ralphtool.cli.main import main as run_command
     from ralphtool.loop import lane, side_by_side
 
@@ -210,7 +210,7 @@ def run_timed(out: str, words: list[str]) -> int:
 
 class LoopLab(SideLab):
     def time_steps(self, stories: int, files: int) -> dict[str, Any]:
-        """Of one run with eight lanes, whose agents do their story at once; it ends after forty of them."""
+        """One run with eight lanes, whose agents do their stories immediately; it ends after forty of them."""
         root = self.project(stories)
         self._add_files(root, files)
         (root / ".ralph/config.toml").write_text(SETTINGS)

@@ -1,9 +1,9 @@
-"""Makes docs/images/live.svg: the live view of a real run of the sample shop with the scripted agent.
+"""Generates docs/images/live.svg: the live view of a real run of the sample shop with the scripted agent.
 
 .venv/bin/python scripts/picture.py
 
-The run is that of `scripts/demo`. Its record is drawn as `ralphtool watch` does, at the moment when the second attempt
-at story 3 runs its gates. The picture loads nothing: no fonts, no styles, no scripts.
+The run is that of `scripts/demo`. Its record is drawn as in `ralphtool watch`, at the moment when the second attempt at
+story 3 runs its gates. The picture loads nothing: no fonts, no styles, no scripts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ralphtool.views.terminal.picture import RunDisplay
 ROOT = Path(__file__).resolve().parent.parent
 PICTURE = ROOT / "docs/images/live.svg"
 RALPHTOOL = [sys.executable, "-P", "-m", "ralphtool"]
-WIDTH, FACTS = 96, 7  # characters of a line, and how much of what has happened before
+WIDTH, FACTS = 96, 7  # characters of a line, and lines about earlier events
 FONTS = "ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 NORMAL = [(60, 64, 72), (214, 92, 92), (118, 186, 102), (214, 172, 86)]
 NORMAL += [(97, 150, 220), (178, 120, 205), (86, 182, 194), (208, 212, 220)]
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def run_shop(place: Path) -> Path:
-    """The record of a run of the sample, in a folder of its own."""
+    """The record of a run of the sample, in its own folder."""
     project, home = place / "shop", place / "home"
     shutil.copytree(ROOT / "examples/shop", project)
     home.mkdir()
@@ -60,7 +60,7 @@ def run_shop(place: Path) -> Path:
 
 
 def take_until_moment(lines: list[bytes]) -> Iterator[events.Event]:
-    """The events up to the moment that is shown."""
+    """The events up to the moment of the picture."""
     is_near = False
     for line in lines:
         event = events.decode(line)
@@ -90,7 +90,7 @@ def draw(taken: list[events.Event]) -> str:
 
 
 def export(console: Console) -> str:
-    """The picture, without the web fonts that rich's own template asks for."""
+    """The picture, without the web fonts of rich's own template."""
     template = re.sub(r"@font-face \{\{.*?\}\}\s*", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     template = re.sub(r"<!--.*?-->\s*", "", template, flags=re.DOTALL).replace("Fira Code, monospace", FONTS)
     svg = console.export_svg(title="ralphtool run", theme=THEME, code_format=template, unique_id="live")

@@ -56,7 +56,7 @@ def read(path: Path) -> Rows:
 
 
 def show_same_problem(path: Path, by_meaning: bool) -> None:
-    """The mean over the projects, each searched by itself."""
+    """The mean over the projects, each searched separately."""
     by_project: dict[str, Rows] = defaultdict(list)
     for row in read(path):
         by_project[row["project"]].append(row)
@@ -86,7 +86,7 @@ def same_problem(rows: Rows, text: Callable[[dict[str, Any]], str], by_meaning: 
 def searched(
     documents: list[tuple[str, str]], queries: list[tuple[str, set[str], str]], by_meaning: bool
 ) -> tuple[float, float]:
-    """The mean reciprocal rank of the first right answer, and the part of the right ones among the first five."""
+    """The mean reciprocal rank of the first right result, and the share of the right ones among the first five."""
     memory = Memory(by_meaning=by_meaning)
     memory.add_all(documents)
     ranks = recalls = 0.0
@@ -97,11 +97,11 @@ def searched(
     return ranks / len(queries), recalls / len(queries)
 
 
-# --- saying the same --------------------------------------------------------------------------------
+# --- repeats ----------------------------------------------------------------------------------------
 
 
 def show_error_lines(path: Path) -> None:
-    """Over all pairs: are the fingerprints equal where the failures are the same?"""
+    """Over all pairs: are the fingerprints equal if the failures are the same?"""
     rows, memory = read(path), Memory(by_meaning=False)
     prints = [(row["group"], memory.fingerprint(row["text"])) for row in rows]
     same = pairs(group for group, _ in prints)
@@ -117,7 +117,7 @@ def pairs(items: Iterable[object]) -> int:
 
 
 def show_repeats(path: Path, by_meaning: bool) -> None:
-    """Each pair in a memory that holds all the first texts: is the second one taken for a repeat of its own?"""
+    """Each pair in a memory with all the first texts: does the second one count as a repeat of the first?"""
     rows = read(path)
     memory = Memory(by_meaning=by_meaning)
     memory.add_all({row["one"]: row["one"] for row in rows}.items())
@@ -131,7 +131,7 @@ def show_repeats(path: Path, by_meaning: bool) -> None:
 
 
 def show_same_lines(path: Path) -> None:
-    """By `same`, over all pairs of lines that share a word: others can't be taken for one another."""
+    """With `same`, over all pairs of lines that share a word: others can't be confused."""
     rows, memory = read(path), Memory(by_meaning=False)
     lines = [(row["group"], row["text"], set(row["text"].lower().split())) for row in rows]
     counts: Counter[tuple[bool, bool]] = Counter()
@@ -145,7 +145,7 @@ def show_same_lines(path: Path) -> None:
 
 
 def show_negations(path: Path) -> None:
-    """Pair by pair: what is worded anew is a repeat, what is denied is none."""
+    """Pair by pair: a rewording is a repeat, a denial is not."""
     memory = Memory(by_meaning=False)
     taken: dict[str, list[bool]] = defaultdict(list)
     for row in read(path):

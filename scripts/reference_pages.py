@@ -1,6 +1,6 @@
-"""Makes `docs/files.md` and `docs/exit-codes.md` from the code's own tables: `core/layout.py` and `errors.py`.
+"""Generates `docs/files.md` and `docs/exit-codes.md` from the code's own tables: `core/layout.py` and `errors.py`.
 
-Paths, refs, codes and numbers come from there. What each is for is said here, and what is not said fails.
+Paths, refs, codes and numbers come from there. Their descriptions are here, and a missing one is an error.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ GIT_FOLDER: dict[Callable[..., str], str] = {
     layout.stash_note: "which of your files are set aside, and how to put them back",
 }
 NOT_LISTED = {
-    *(layout.folder, layout.change_states, layout.runs, layout.run),  # folders of what is listed
-    *(layout.list_processes, layout.list_slots, layout.slot_name, layout.branch),  # no paths of files
+    *(layout.folder, layout.change_states, layout.runs, layout.run),  # parent folders of listed files
+    *(layout.list_processes, layout.list_slots, layout.slot_name, layout.branch),  # not paths of files
 }
 REFS = {
     "BRANCHES": ("CHANGE", "the branch of a change: one commit for each story that is done"),
@@ -149,7 +149,7 @@ def files_page() -> str:
 
 
 def fill(page: str, parts: Mapping[str, Iterable[str]]) -> str:
-    """Puts lines in the place of each line that is a name."""
+    """Replaces each line that is a name by its lines."""
     for name, lines in parts.items():
         page = page.replace(f"\n{name}\n", "\n{}\n".format("\n".join(lines)))
     return page
@@ -160,14 +160,14 @@ def table(rows: Mapping[Callable[..., str], str]) -> list[str]:
 
 
 def path_of(find: Callable[..., str]) -> str:
-    """What a function of the layout returns for the sample."""
+    """The path that a function of the layout returns for the sample."""
     wanted = inspect.signature(find).parameters
     path = find(**{name: SAMPLE[name] for name in wanted})
     return path if find is not layout.in_git else f"{path}/"
 
 
 def check_complete() -> None:
-    """A path or a ref that is new in the layout has to be explained here."""
+    """Every path and ref of the layout must be described here."""
     functions = {one for _, one in inspect.getmembers(layout, inspect.isfunction)}
     if missing := functions - PROJECT.keys() - GIT_FOLDER.keys() - NOT_LISTED:
         raise SystemExit(f"scripts/reference_pages.py does not say what these are: {missing}")

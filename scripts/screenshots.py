@@ -1,4 +1,4 @@
-"""Makes the pictures of the web page in docs/images, from a real run of three lanes with the scripted agent.
+"""Takes the pictures of the web page in docs/images, from a real run of three lanes with the scripted agent.
 
 scripts/screenshots.py        needs what `scripts/test` has installed
 """
@@ -55,7 +55,7 @@ def write_project(root: Path) -> None:
 
 
 def build_turn(number: int) -> dict[str, Any]:
-    """The first two go well; the third needs an answer; the others are at work when the picture is taken."""
+    """The first two succeed; the third needs an answer; the others are running when the picture is taken."""
     name = f"part{number}"
     test = (
         f"import unittest\n\nclass Test{number}(unittest.TestCase):\n    def test_{name}(self):\n"
@@ -93,7 +93,7 @@ def picture(browser: Browser, address: str, name: str, story: str = "", **option
 
 
 def settle(page: Page) -> None:
-    """The fonts are there, and the last part has come."""
+    """Waits until the fonts are loaded, and the last part has arrived."""
     page.evaluate("document.fonts.ready.then(() => true)")
     time.sleep(1)
 

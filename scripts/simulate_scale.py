@@ -1,4 +1,4 @@
-"""What limits a change of many stories on many workers, simulated: the tables of docs/scale.md.
+"""Simulates what limits a change of many stories on many workers: the tables of docs/scale.md.
 
 .venv/bin/python scripts/simulate_scale.py                            one run: 1,000 stories on 200 workers
 .venv/bin/python scripts/simulate_scale.py --gates 5 --speculate 8    any field of `Case` is an option
@@ -25,7 +25,7 @@ KINDS = {"5 s": 5.0, "2 min": 120.0, "20 min": 1200.0}
 FIRST = {"is_gated_first": True}
 AHEAD = {**FIRST, "is_proven_ahead": True, "speculate": 64}
 ASIDE = {**AHEAD, "is_red_aside": True}
-# A row with a plus adds to the one before.
+# A row with a plus adds to the previous one.
 CHANGES: dict[str, dict[str, Any]] = {
     "as it is": {},
     "look ahead 64, nothing else": {"speculate": 64},
@@ -110,7 +110,7 @@ COLUMNS = {
 
 
 def run_case(case: Case, seeds: int) -> Summary:
-    """The median of each figure, over some seeds."""
+    """The median of each figure over several seeds."""
     found = [summarize(simulate(structs.replace(case, seed=case.seed + more))) for more in range(seeds)]
     return _take_median(found)
 
@@ -133,7 +133,7 @@ def show_table(rows: Iterable[tuple[str, Summary]]) -> None:
 
 
 def _round(value: float) -> str:
-    """Three digits that count."""
+    """Three significant digits."""
     return f"{float(f'{value:.3g}'):g}"
 
 

@@ -1,8 +1,8 @@
-"""A run of many stories on many machines, without any of them: the loop's rules, its real queue, and a virtual clock.
+"""Simulates a run of many stories on many machines: the loop's rules, its real queue, and a virtual clock.
 
-`Simulation` does what `ralphtool.loop.side_by_side.SideBySide` does, in the same order and on one thread, and asks
+`Simulation` does what `ralphtool.loop.side_by_side.SideBySide` does, in the same order and on one thread, and uses
 the same code: `queue.decide`, `MOST_RETURNS`, `LaneLimit` and `AheadOfQueue` are the real ones. Git, agents, gates,
-remote and Temporal are times.
+remote and Temporal are only durations.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from ralphtool.loop.look_ahead import AheadOfQueue
 from ralphtool.loop.queue import MOST_RETURNS, MergeTrial, decide
 from ralphtool.workspace.revert import MergedTree
 
-_GATES_FIRST, _AGENTS_LAST = 0, 1  # a place that is free is given to gates first
-_CONFLICT, _RED, _OWN, _TESTS = 1, 2, 3, 4  # what chance is asked about
+_GATES_FIRST, _AGENTS_LAST = 0, 1  # free places go to gates first
+_CONFLICT, _RED, _OWN, _TESTS = 1, 2, 3, 4  # the kinds of random events
 
 
 class Work(Struct, frozen=True):
-    """Stands for a report: what an agent has made of a story."""
+    """Stands for a report: the work of an agent on a story."""
 
     number: int
     tree: str = ""
@@ -41,7 +41,7 @@ class SimStory(Struct, kw_only=True, eq=False):
     tries: int = 0
     failures: int = 0
     returns: int = 0
-    ending: str = ""  # done, or asked: a person has to decide
+    ending: str = ""  # "done", or "asked": a person must decide
     seconds: dict[str, float] = field(default_factory=partial(defaultdict, float))  # in each state
     state: str = "to begin"
     since: float = 0.0
@@ -61,7 +61,7 @@ class SimAssignment(Struct, frozen=True):
 
 
 class SimLane:
-    """Stands for a lane, its workspace and its executor. All that the queue starts by it are gates that look ahead."""
+    """Stands for a lane, its workspace and its executor. The queue uses it only to start gates that look ahead."""
 
     def __init__(self, number: int, run_ahead: Callable[[LaneJob], None]) -> None:
         self.number = number
@@ -88,19 +88,19 @@ Take = Callable[[LaneJob, GateEnd], None]
 
 
 class Activity(Struct, kw_only=True, eq=False):
-    """Something that runs on a machine for a story."""
+    """A program that runs on a machine for a story."""
 
     job: LaneJob
     kind: str
     seconds: float
     take: Take
     end: GateEnd
-    until: float = 0.0  # when it will end, once it runs
+    until: float = 0.0  # when it will end, once it has started
     process: Process | None = None
 
 
 class Simulation:
-    """One run. `run` comes back when every story is done, or needs a person."""
+    """One run. `run` returns when every story is done, or needs a person."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -118,7 +118,7 @@ class Simulation:
         self.counts: Counter[str] = Counter()
         self.spent: dict[str, float] = defaultdict(float)  # seconds of the loop's thread
         self.used: dict[str, float] = defaultdict(float)  # seconds of machines
-        self.queued = 0.0  # stories that waited, times seconds
+        self.queued = 0.0  # waiting stories times seconds
         self.longest = 0
         self._ends: deque[Activity] = deque()
         self._running_ahead: dict[int, Activity] = {}  # by lane
@@ -131,7 +131,7 @@ class Simulation:
         self.agent_seconds = 0.0
         self.refs = case.refs
         self._works = 0
-        self._cleared: dict[tuple[int, int], set[int]] = {}  # by kind and work: what it is known to go together with
+        self._cleared: dict[tuple[int, int], set[int]] = {}  # by kind and work: known compatible work
 
     def _make_story(self, number: int) -> SimStory:
         is_waiting = number > 0 and self.chance.random() < self.case.depends
@@ -144,7 +144,7 @@ class Simulation:
                 pass
 
     def _step(self) -> bool:
-        """As `SideBySide._step`: one look at everything, and then one end of a lane is taken."""
+        """Like `SideBySide._step`: checks everything once, then processes the end of one lane."""
         self.spend("step")
         if not self.jobs:
             self.clock.advance(self._rests_until)
@@ -159,7 +159,7 @@ class Simulation:
         return True
 
     def spend(self, name: str, seconds: float | None = None) -> None:
-        """The loop's thread is busy, and everybody else goes on. Heartbeats take their share of it."""
+        """The loop's thread is busy while everything else continues. Heartbeats take a share of its time."""
         own = cast("float", getattr(self.case, name)) if seconds is None else seconds
         share = min(0.9, self.machines.taken * self.case.beat)
         taken = own / (1 - share)
@@ -230,7 +230,7 @@ class Simulation:
         seconds += self._gate_seconds(work, is_green=not is_red) if case.is_gated_first else 0.0
         self._start(job, "agents", seconds, partial(self._take_work, work), GateEnd(is_red))
 
-    # --- what runs elsewhere ----------------------------------------------------------------------
+    # --- activities -------------------------------------------------------------------------------
 
     def _start(self, job: LaneJob, kind: str, seconds: float, take: Take, end: GateEnd) -> Activity:
         self.counts[f"runs of {kind}"] += 1
@@ -240,9 +240,9 @@ class Simulation:
         return activity
 
     def _live(self, activity: Activity) -> Life:
-        """Started by Temporal on a machine, which fetches, works and pushes; then the lane fetches."""
+        """Temporal starts it on a machine, which fetches, works and pushes; then the lane fetches."""
         if activity.kind != "agents":
-            yield from self.remote.use(self._push_seconds())  # what is to be proven
+            yield from self.remote.use(self._push_seconds())  # the work to prove
         yield self.machines
         began = self.clock.now
         yield self.case.temporal
@@ -256,23 +256,23 @@ class Simulation:
         self.machines.leave()
         yield from self.remote.use(self.case.fetch)
         if self.case.is_tidied:
-            yield from self.remote.use(self._push_seconds())  # one more, which removes both
+            yield from self.remote.use(self._push_seconds())  # a further push, which removes both
             self.refs -= 2
         self._ends.append(activity)
 
     def _push_seconds(self) -> float:
-        """A push begins with a list of all refs that the remote has."""
+        """A push begins with a list of all refs of the remote."""
         return self.case.push + self.case.push_ref * self.refs
 
     def _cut(self, activity: Activity) -> None:
-        """Nobody wants its result any more."""
+        """Cancels it, since its result is no longer needed."""
         activity.end = structs.replace(activity.end, is_cut=True)
-        activity.seconds = min(activity.seconds, self.case.cancel)  # if it does not run yet
+        activity.seconds = min(activity.seconds, self.case.cancel)  # if it has not started yet
         if activity.process and activity.until > self.clock.now + self.case.cancel:
             self.clock.wake(activity.process, self.case.cancel)
 
     def _gate_seconds(self, work: int, *, is_green: bool) -> float:
-        """Of gates and, if those are green, of replay and own tests."""
+        """The seconds of gates and, if those are green, of replay and own tests."""
         return self.case.gates + (self._proof_seconds(work) if is_green else 0.0)
 
     def _proof_seconds(self, work: int) -> float:
@@ -283,16 +283,16 @@ class Simulation:
         return draw(self.case.seed, _OWN, work) < self.case.own_red
 
     def _is_red_upon(self, job: LaneJob, upon: str) -> bool:
-        """What the gates say there: tests may be flaky."""
+        """The result of the gates there: tests may be flaky."""
         return self.chance.random() < self.case.flaky or self._is_red_by_work(job, upon)
 
     def _is_red_by_work(self, job: LaneJob, upon: str) -> bool:
-        """On the commit that it began with, there is nobody to be red with."""
+        """On the commit that it began with, there is no other work that it could be red with."""
         is_own = self._is_own_red(self._work(job)) and not self.case.is_gated_first
         return is_own or self._is_meeting(job, upon, _RED, self.case.red_together)
 
     def _is_meeting(self, job: LaneJob, upon: str, kind: int, share: float) -> bool:
-        """Whether it does not go together with some work that was merged since it began."""
+        """Whether it is incompatible with some work that was merged since it began."""
         work, seed = self._work(job), self.case.seed
         cleared = self._cleared.setdefault((kind, work), set())
         for one in self.forest.list_between(job.base, upon):
@@ -315,7 +315,7 @@ class Simulation:
             activity.take(activity.job, activity.end)
 
     def _take_limit(self, job: LaneJob, end: GateEnd) -> None:
-        """As `SideBySide._rest_agent`: a limit that several meet is one."""
+        """Like `SideBySide._rest_agent`: if several agents hit a limit, it counts once."""
         if job.began > self._limited_at:
             self._limited_at = self.clock.now
             self._rests_until = self.clock.now + self.case.rest
@@ -358,7 +358,7 @@ class Simulation:
         self._start(job, "proofs", seconds, self._take_proof, GateEnd(is_red))
 
     def _merge(self, job: LaneJob, tip: str) -> MergedTree:
-        """Merging is asked of the loop's thread; whether it works, of chance, once for each pair of stories."""
+        """The loop's thread merges; whether it succeeds is random, once for each pair of stories."""
         self.spend("merge", self.case.merge if tip != job.base else 0.0)
         if self._is_meeting(job, tip, _CONFLICT, self.case.conflict):
             return MergedTree("", ("a file",))
@@ -380,7 +380,7 @@ class Simulation:
         self._running_ahead[job.lane.number] = self._start(job, "ahead", seconds, self._take_ahead, GateEnd(is_red))
 
     def _cut_stale(self) -> None:
-        """Lanes ask all the time whether their gates are still wanted."""
+        """Lanes check all the time whether their gates are still needed."""
         for number, activity in list(self._running_ahead.items()):
             ahead = activity.job.ahead
             if ahead and ahead.is_stale and ahead.is_running:
@@ -424,7 +424,7 @@ class Simulation:
             return
         if story.ending:
             raise AssertionError(f"story {story.id} is done twice")
-        self.spend("push", self._push_seconds())  # others begin with it
+        self.spend("push", self._push_seconds())  # other stories begin with it
         self.tip = self.forest.commit(job.tree, [self.tip], "done")
         story.ending = "done"
         self._free(job, is_open=False)
@@ -459,7 +459,7 @@ class Simulation:
 
 
 def summarize(simulation: Simulation) -> dict[str, Any]:
-    """What came of a run, in hours, shares and numbers."""
+    """The results of a run, in hours, shares and counts."""
     case, now, counts = simulation.case, simulation.clock.now, simulation.counts
     done = sum(story.ending == "done" for story in simulation.stories)
     states = ("to begin", "at work", "in the queue", "being proven")

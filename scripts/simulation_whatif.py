@@ -1,4 +1,4 @@
-"""Queues that ralphtool does not have: models of their own, beside the real one, to see what they would bring."""
+"""Queues that ralphtool does not have: separate models, to compare them with the real one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ralphtool.loop.queue import MergeTrial, decide
 
 
 class RedAside(Simulation):
-    """A story that is red leaves the queue at once, is tried alone beside it, and comes back at its end.
+    """A red story leaves the queue at once, is tried alone outside it, and comes back at its end.
 
-    The same questions are asked as at the head of the real queue (`decide`), but nobody waits for the answers.
+    It uses the same decisions as the head of the real queue (`decide`), but nothing waits for the results.
     """
 
     def __init__(self, case: Case) -> None:
@@ -59,14 +59,14 @@ class RedAside(Simulation):
 
 
 class Train(Simulation):
-    """Up to so many stories are merged one upon the other and proven as one; a red train is split in two.
+    """Up to `train` stories are merged on top of each other and proven as one; a red train is split in two.
 
-    Only the last commit of a train is proven. That is less than ralphtool promises now: every commit is green.
+    Only the last commit of a train is proven. That is less than ralphtool's present promise that every commit is green.
     """
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
-        self._parts: list[list[LaneJob]] = []  # halves of a red train, the first of them next
+        self._parts: list[list[LaneJob]] = []  # halves of a red train, in order
         self._train: list[LaneJob] = []
 
     def _look_ahead(self) -> None:
@@ -79,7 +79,7 @@ class Train(Simulation):
         self._train = self._merge_all(wanted)
         if len(self._train) == 1:
             [job], self._train = self._train, []
-            self._prove_upon(job, self.tip)  # as it is done now
+            self._prove_upon(job, self.tip)  # as in the real queue
         elif self._train:
             self._start_train()
 
@@ -88,7 +88,7 @@ class Train(Simulation):
         return taken
 
     def _merge_all(self, jobs: list[LaneJob]) -> list[LaneJob]:
-        """Each upon the one before; who is in conflict goes back to its agent."""
+        """Merges each on top of the previous one; a story with a conflict goes back to its agent."""
         upon, merged = self.tip, []
         for job in jobs:
             self._story(job).enter("being proven", self.clock.now)
@@ -102,7 +102,7 @@ class Train(Simulation):
         return merged
 
     def _start_train(self) -> None:
-        """Red if one of them is red upon those before it, or the gates are flaky: that is drawn once."""
+        """Red if one of them is red on top of those before it, or the gates are flaky, which is drawn once."""
         self.spend("show")
         works = [self._work(job) for job in self._train]
         is_red = self.chance.random() < self.case.flaky
@@ -122,7 +122,7 @@ class Train(Simulation):
 
 
 class SharedGrowth(LaneLimit):
-    """After a rate limit, lanes come back by a share of those that are left, and not by one."""
+    """After a rate limit, lanes come back by a share of the remaining ones, not one by one."""
 
     def __init__(self, most: int, share: float, clock: Clock) -> None:
         super().__init__(most)
@@ -136,7 +136,7 @@ class SharedGrowth(LaneLimit):
 
 
 def simulate(case: Case) -> Simulation:
-    """The run of a case, by the queue that it asks for."""
+    """Runs a case with the queue that it selects."""
     kind: Any = Train if case.train else RedAside if case.is_red_aside else Simulation
     made: Simulation = kind(case)
     if case.limit_growth:

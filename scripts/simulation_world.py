@@ -1,4 +1,4 @@
-"""What a simulated run takes place in: a clock that nobody waits for, places to queue at, and trees without files."""
+"""The world of a simulated run: a virtual clock, places to queue at, and trees without files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MASK = (1 << 64) - 1
 
 
 class Case(Struct, frozen=True, kw_only=True):
-    """What is simulated. Seconds, and shares of one; docs/scale.md says which are measured and which assumed."""
+    """The parameters, in seconds and fractions; docs/scale.md says which are measured and which are assumed."""
 
     stories: int = 1_000
     workers: int = 200
@@ -29,14 +29,14 @@ class Case(Struct, frozen=True, kw_only=True):
     gates: float = 120.0
     proof_runs: float = 2.0  # further runs of the gates, for a story that touches tests
     tests_touched: float = 0.8
-    conflict: float = 0.001  # of a story with one that was merged since it began
-    red_together: float = 0.0002  # likewise
+    conflict: float = 0.001  # of a story with one that was merged after it began
+    red_together: float = 0.0002  # in the same way
     own_red: float = 0.1
     flaky: float = 0.01  # of one run of the gates
-    return_share: float = 0.5  # of an agent's time, when it gets its story again
-    depends: float = 0.0  # stories that wait for one of the twenty before them
-    limited: float = 0.0  # agents that meet a rate limit
-    rest: float = 300.0  # after which it is over
+    return_share: float = 0.5  # of an agent's time, if it gets its story again
+    depends: float = 0.0  # stories that depend on one of the twenty before them
+    limited: float = 0.0  # agents that hit a rate limit
+    rest: float = 300.0  # until the limit is over
     most_attempts: int = 5
     # the loop's own thread
     step: float = 0.002
@@ -48,23 +48,23 @@ class Case(Struct, frozen=True, kw_only=True):
     prove: float = 0.03
     settle: float = 0.09
     # the remote
-    push: float = 0.032  # where there are no other refs
-    push_ref: float = 0.00006  # for each ref that is there
+    push: float = 0.032  # if there are no other refs
+    push_ref: float = 0.00006  # for each existing ref
     fetch: float = 0.03
-    remote_at_once: int = 2  # processors of the remote: more at once wait for each other
-    refs: int = 0  # that earlier runs have left there
+    remote_at_once: int = 2  # processors of the remote: further requests wait
+    refs: int = 0  # left there by earlier runs
     # Temporal
     temporal: float = 0.067  # of an activity, from its start to its result
     cancel: float = 1.0
-    beat: float = 0.001  # of the loop's processor, for one heartbeat; each activity sends one a second
-    # what the design could be instead
+    beat: float = 0.001  # of the loop's processor, for one heartbeat; each activity sends one per second
+    # alternative designs
     is_gated_first: bool = False  # the worker runs the gates on the story alone, before it is queued
-    is_proven_ahead: bool = False  # looking ahead covers replay and own tests too
-    is_unbound: bool = False  # a story that waits needs no place on the loop's machine
-    is_tidied: bool = False  # refs are removed once their commit was taken
-    is_red_aside: bool = False  # a story that is red leaves the queue while it is tried alone
-    limit_growth: float = 0.0  # the share by which lanes grow again after a rate limit; 0 is one lane, as it is
-    train: int = 0  # stories that are proven as one; 0 is the queue as it is
+    is_proven_ahead: bool = False  # looking ahead includes replay and own tests
+    is_unbound: bool = False  # a waiting story needs no place on the loop's machine
+    is_tidied: bool = False  # refs are removed once their commits are fetched
+    is_red_aside: bool = False  # a red story leaves the queue while it is tried alone
+    limit_growth: float = 0.0  # the share by which lanes grow again after a rate limit; 0 means one lane, as now
+    train: int = 0  # stories that are proven as one; 0 means the present queue
 
     @property
     def places(self) -> int:
@@ -73,16 +73,16 @@ class Case(Struct, frozen=True, kw_only=True):
 
 # --- time -------------------------------------------------------------------------------------------
 
-Life = Generator["float | Station", None, None]  # each item is waited for: some seconds, or a free place
+Life = Generator["float | Station", None, None]  # what it waits for: some seconds, or a free place
 
 
 class Process:
-    """Something that goes on beside the loop, as a generator of what it waits for."""
+    """Something that happens besides the loop, as a generator of what it waits for."""
 
     def __init__(self, life: Life, rank: int) -> None:
         self.life = life
-        self.rank = rank  # who comes first where several wait
-        self.turn = 0  # what was planned for an earlier one is void
+        self.rank = rank  # decides who comes first if several wait
+        self.turn = 0  # plans for an earlier turn are void
 
 
 class Clock:
@@ -92,7 +92,7 @@ class Clock:
         self._numbers = count()
 
     def monotonic(self) -> float:
-        """The name by which the loop's own code asks for the time."""
+        """The name that the loop's own code uses for the time."""
         return self.now
 
     def start(self, life: Life, rank: int = 0) -> Process:
@@ -101,7 +101,7 @@ class Clock:
         return process
 
     def wake(self, process: Process, seconds: float = 0.0) -> None:
-        """Lets it go on after some seconds, whatever it waited for."""
+        """Makes it continue after some seconds, whatever it waited for."""
         process.turn += 1
         heapq.heappush(self._plan, (self.now + seconds, next(self._numbers), process, process.turn))
 
@@ -111,7 +111,7 @@ class Clock:
         self.now = max(self.now, until)
 
     def go_on(self) -> bool:
-        """Does the next thing that is planned; tells whether there was one."""
+        """Executes the next planned step; returns whether there was one."""
         while self._plan:
             at, _, process, turn = heapq.heappop(self._plan)
             if turn == process.turn:
@@ -129,7 +129,7 @@ class Clock:
 
 
 class Station:
-    """So many at once; the others wait, the lowest rank first, and then whoever came first."""
+    """A limited number at once; the others wait, by rank, then in order of arrival."""
 
     def __init__(self, clock: Clock, places: int) -> None:
         self._clock, self._places = clock, places
@@ -170,7 +170,7 @@ class Station:
 
 
 def draw(*numbers: int) -> float:
-    """Between 0 and 1, the same for the same numbers: two stories that collide do so whenever they meet."""
+    """Between 0 and 1, the same for the same numbers: two stories that collide do so every time."""
     mixed = 0x9E3779B97F4A7C15
     for number in numbers:
         mixed = (mixed ^ (number + 0x9E3779B97F4A7C15)) * 0xBF58476D1CE4E5B9 & _MASK
@@ -182,16 +182,16 @@ def draw(*numbers: int) -> float:
 
 
 class Forest:
-    """Commits and their trees. A tree is the sum of the work in it, in whatever order it came there."""
+    """Commits and their trees. A tree is the sum of the work in it, in any order."""
 
     def __init__(self) -> None:
         self.trees = {"root": "0"}
         self._parents = {"root": ("", 0)}
-        self._works: dict[int, int] = {}  # by what they add to the sum
+        self._works: dict[int, int] = {}  # by their summand
         self._numbers = count(1)
 
     def add(self, tree: str, work: int) -> str:
-        """The tree of both."""
+        """The tree plus the work."""
         summand = int(draw(work) * _MASK)
         self._works[summand] = work
         return f"{int(tree, 16) ^ summand:x}"
@@ -206,7 +206,7 @@ class Forest:
         return self.trees[commit] == self.trees[other]
 
     def list_between(self, base: str, tip: str) -> Iterator[int]:
-        """The work that is in the one and was not in the other."""
+        """The work in `tip` that is not in `base`."""
         wanted = self.trees[base]
         while self.trees[tip] != wanted:
             tip, work = self._parents[tip]

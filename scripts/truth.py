@@ -57,7 +57,7 @@ def run_all(cases: list[TruthCase], options: argparse.Namespace) -> list[Row]:
 
 
 def run_one(case: TruthCase, place: Path, options: argparse.Namespace) -> Row:
-    """Verifies a case and plays it, in a folder of its own that is removed at the end."""
+    """Verifies a case and plays it, in its own folder, which is removed at the end."""
     with tempfile.TemporaryDirectory(prefix=f"{case.id}-", dir=place, ignore_cleanup_errors=True) as top:
         if not options.no_verify and (fault := verify_case(case, Path(top) / "verify")):
             return Row(case, Ending("not verified", f"this is no {case.kind}: {fault}", "", 0.0))

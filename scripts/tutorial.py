@@ -1,10 +1,10 @@
-"""Plays the pages that are tutorials: writes the files that they show and runs their commands, in a folder of its own.
+"""Plays the tutorial pages: writes the files that they show and runs their commands, in a separate folder.
 
-    .venv/bin/python scripts/tutorial.py        puts what the commands print now into the pages
-    .venv/bin/python scripts/tutorial.py docs/second-day.md        into this one only
+    .venv/bin/python scripts/tutorial.py        puts the current output of the commands into the pages
+    .venv/bin/python scripts/tutorial.py docs/second-day.md        only into this one
 
 A block that begins with a comment like `# shop.py` is that file. In a block of the language `console`, `$ ` begins a
-command, and what follows is what it prints. What differs from time to time is compared as if it did not.
+command, and the rest is its output. Volatile parts of the output are ignored in comparisons.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "docs/tutorial.md", ROOT / "docs/second-day.md")
 HOME = "/home/me/shop"
-_LONGEST = 900  # seconds that a command may take
+_LONGEST = 900  # seconds for a command
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\A# (\S+\.\w+)\n")
 _VOLATILE = (
@@ -36,7 +36,7 @@ _VOLATILE = (
     (re.compile(r"-{3,}"), "---"),
     (re.compile(r"git \d+\.\d+[.\d]*"), "git VERSION"),
     (re.compile(r"Python 3\.[\d.]+(?:rc\d+)?, \w+"), "PYTHON"),
-    # Where no box can be had, it is said.
+    # If no box is available, the output says so.
     (re.compile(r"work happens in (?:a box|a worktree|your own folder).*"), "WORKSPACE"),
     (re.compile(r"^. sandbox .*(?:\n +to fix: .*)?", re.MULTILINE), "SANDBOX"),
     (re.compile(r"^nothing is wrong.*", re.MULTILINE), "SUMMARY"),
@@ -45,7 +45,7 @@ _VOLATILE = (
 
 
 class Step:
-    """A command of the page, and what it prints."""
+    """A command of the page, and its output."""
 
     def __init__(self, command: str, output: str) -> None:
         self.command = command
@@ -59,7 +59,7 @@ def masked(text: str) -> str:
 
 
 def steps(block: str) -> list[Step]:
-    """The commands of a block, each with what follows it."""
+    """The commands of a block, each with its output."""
     found: list[Step] = []
     for line in block.splitlines(keepends=True):
         if line.startswith("$ "):
@@ -70,7 +70,7 @@ def steps(block: str) -> list[Step]:
 
 
 class Shell:
-    """A shell that stays, as that of a reader does: so `&` and `wait` are what they are."""
+    """A shell that runs all commands, like a reader's, so that `&` and `wait` work."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self._printed = Path(environment["TMPDIR"]) / "printed"
@@ -93,7 +93,7 @@ class Shell:
         self._commands, self._places = os.fdopen(commands[1], "wb"), os.fdopen(places[0], "rb")
 
     def run(self, command: str) -> tuple[str, Path]:
-        """What a command prints on both of its streams, and where it leaves us."""
+        """The output of a command on both streams, and the working directory after it."""
         self._commands.write(command.encode() + b"\0")
         self._commands.flush()
         if not select.select([self._places], [], [], _LONGEST)[0]:
@@ -112,7 +112,7 @@ class Shell:
 
 
 def play(page: Path, folder: Path, environment: dict[str, str]) -> Iterator[tuple[Step, str]]:
-    """Every command of a page, with what it printed now."""
+    """Every command of a page, with its current output."""
     place = folder
     with closing(Shell(folder, environment)) as shell:
         for language, body in _BLOCK.findall(page.read_text()):
@@ -128,7 +128,7 @@ def play(page: Path, folder: Path, environment: dict[str, str]) -> Iterator[tupl
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """As a newcomer has it: no settings of his own, no agent, no colours."""
+    """The environment of a new user: no settings, no agent, no colours."""
     home, tmp = folder / "home", folder / "tmp"
     for path in (home, tmp):
         path.mkdir()
@@ -138,7 +138,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def renew(page: Path) -> None:
-    """Puts what the commands print now into a page."""
+    """Puts the current output of the commands into a page."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         env = environment(folder)
@@ -148,7 +148,7 @@ def renew(page: Path) -> None:
             old = f"$ {step.command}\n{step.output}"
             at = text.index(old, at)
             new = f"$ {step.command}\n{printed.rstrip()}\n" if printed.strip() else f"$ {step.command}\n"
-            end = "\n" if step.output.endswith("\n\n") else ""  # a blank line before the next command stays
+            end = "\n" if step.output.endswith("\n\n") else ""  # keep a blank line before the next command
             text = text[:at] + new + end + text[at + len(old) :]
             at += len(new)
     page.write_text(text)

@@ -1,4 +1,4 @@
-"""The command `ralphtool`: the agent's commands go one way, quickly; those for people the other."""
+"""The command `ralphtool`: the agent's commands take a fast path that skips the imports of the others."""
 
 import sys
 
@@ -13,7 +13,7 @@ def main() -> int:
         return agent.start()
     import gc
 
-    gc.disable()  # until a command begins: nothing that is imported is garbage
+    gc.disable()  # until a command starts: importing creates no garbage worth collecting
     from ralphtool.cli import main as people
 
     return people.start()

@@ -1,4 +1,4 @@
-"""Every error that a user can meet, as one tree.
+"""Every error that a user can see, as one tree.
 
     RalphError
     ├── UsageError        USAGE              the command line is wrong (exit 2)
@@ -27,7 +27,7 @@
         └── RemoteRefused REMOTE_REFUSED     that server refuses; waiting does not help
 
 The message of an error says what happened and what to do next. `code` is for programs.
-Everything else that escapes is a bug of ours.
+Any other exception that escapes is a bug in ralphtool.
 """
 
 import errno
@@ -159,7 +159,7 @@ class RemoteFailed(RalphError):
 
 
 class RemoteRefused(RemoteFailed):
-    """The server is there, and won't have us: waiting does not help."""
+    """The server can be reached but refuses us: waiting does not help."""
 
     code = "REMOTE_REFUSED"
 
@@ -175,13 +175,13 @@ _ADVICE = {
 
 
 def from_os_error(error: OSError) -> IoError:
-    """The one place where the system's own errors become a message for people."""
+    """The only place where system errors become messages for people."""
     where = f"{error.filename}: " if error.filename else ""
     advice = _ADVICE.get(error.errno or 0, "fix that and run the command again")
     return IoError(f"{where}{error.strerror or error}; {advice}")
 
 
 def shorten(text: str, limit: int = 60) -> str:
-    """Hostile or huge input, fit to be quoted in a message."""
+    """Makes hostile or huge input safe to quote in a message."""
     shown = ascii(text[: limit + 1])
     return shown if len(text) <= limit else f"{shown[: limit - 1]}…' ({len(text)} characters)"

@@ -46,7 +46,7 @@ def convert(value: Any, kind: type[_T]) -> _T: ...
 @overload
 def convert(value: Any, kind: Any) -> Any: ...
 def convert(value: Any, kind: Any) -> Any:
-    """The same for a value that was decoded already."""
+    """Like `decode`, for a value that is already decoded."""
     with _preparing:
         return msgspec.convert(value, kind)
 

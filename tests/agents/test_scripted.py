@@ -559,7 +559,7 @@ def problems_of(tmp_path: Path, text: str, name: str = "script.toml") -> list[st
         ('{ write = "a", txet = "" }', "(write) text is missing: it must be a string"),
         ('{ run = "a", backgruond = true }', "(run) there is no 'backgruond': did you mean background?"),
         ('{ run = "a", say = "b" }', "(step) run and say are two steps: write them as separate steps"),
-        ("{ say = 1 }", "(say) say must be a text"),
+        ("{ say = 1 }", "(say) say must be a string"),
         ('{ run = "" }', "(run) run must be a non-empty string"),
         ('{ delete = "." }', "(delete) delete must be a path inside the working directory"),
         ('{ write = "../a", text = "" }', "(write) write must be a path inside"),

@@ -180,7 +180,7 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         await pilot.press("end")
         await seen(pilot, "attempt 1: completed", "1.txt", "commit", "Files have to be short")
         await pilot.press("l")
-        await seen(pilot, "What happened", "? 2. Second", "checkpoint")
+        await seen(pilot, "What happened", "? 2. Second", "the agent reported a blocker")
         await pilot.press("tab", "home")
         await seen(pilot, "I make a and b")
         await pilot.press("escape", "escape", "escape", "escape")

@@ -423,7 +423,7 @@ def test_a_real_run_is_watched_until_it_is_killed(lab: Lab) -> None:
             run.wait(120)
             seen, code = screen.rest()
         assert code == 1
-        assert " died (last heard of at" in seen
+        assert " died (last event at" in seen
     finally:
         kill(run)
 

@@ -101,7 +101,7 @@ def test_a_worker_that_sends_something_else(farm: Farm) -> None:
     hook = farm.write_hook("post-receive", f"while read old new ref; do {swap}; done")
     farm.start_worker("anna")
     run = farm.lab.start("add-login")
-    assert wait_until(lambda: find_notices(farm.lab.events(), "what it pushed is not what it was asked for"))
+    assert wait_until(lambda: find_notices(farm.lab.events(), "it pushed something other than what was requested"))
     hook.unlink()
     farm.start_worker("berta")
     finish(run)

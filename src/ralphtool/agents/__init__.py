@@ -1,7 +1,7 @@
-"""Agents: the outside programs that write code, and how they are driven.
+"""Agents: the third-party programs that write code, and how they are driven.
 
-A runner knows one kind of agent: how it is started, and what its output means. It starts nothing itself and
-keeps no state between iterations; a reader lives for one of them. The loop knows no concrete agent.
+A runner knows one kind of agent: how to start it, and what its output means. It starts nothing itself and
+keeps no state between iterations; a reader lives for one iteration. The loop knows no concrete agent.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
     "make",
 ]
 
-# In the order in which one that is installed is proposed. mini can only be run with all permissions, so it comes late.
+# In the order in which installed agents are proposed. mini works only with all permissions, so it comes late.
 BUILT_IN = {
     "claude": "ralphtool.agents.claude:Claude",
     "codex": "ralphtool.agents.codex:Codex",
@@ -54,7 +54,7 @@ ENTRY_POINTS = "ralphtool.agents"
 
 Trouble = Literal["rate-limit", "overload", "network", "login", "context", "other"]
 TRANSIENT: tuple[Trouble, ...] = ("rate-limit", "overload", "network", "login")
-_MOST = 10**15  # a bigger number in a record is not a real count
+_MOST = 10**15  # a larger number in a record is not a real count
 _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
@@ -62,7 +62,7 @@ _Count = Annotated[int, Meta(ge=0, le=_MOST)]
 
 
 class Event(Struct, frozen=True, tag_field="kind", tag=str.lower, omit_defaults=True):
-    """Something that an agent emitted, live. Its kinds are documented in docs/events.md, which is made from here."""
+    """Something that an agent emitted, live. docs/events.md, which is generated from here, documents the kinds."""
 
 
 class Output(Event, frozen=True):
@@ -134,21 +134,21 @@ class End(Event, frozen=True):
     reason: str = ""
 
 
-# --- who drives it ----------------------------------------------------------------------------------
+# --- how an agent is driven -------------------------------------------------------------------------
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """What one iteration asks of an agent."""
+    """The work of an agent in one iteration."""
 
-    prompt: str  # the path of the file that holds it
-    root: str  # where it works
-    folder: str = ""  # of the iteration's records: a runner may put files for its agent there
+    prompt: str  # the path of a file
+    root: str  # the folder that it works in
+    folder: str = ""  # the iteration's records: a runner may put files for its agent there
     attempt: int = 1
-    read_only: bool = False  # look at everything, change nothing
-    draft: str = ""  # a folder that it may write to all the same, where it only looks at everything else
-    cost: float = 0.0  # how many dollars it may still cost; 0 is no limit
+    read_only: bool = False  # it may read everything and change nothing
+    draft: str = ""  # a folder that it may write to even if `read_only` is set
+    cost: float = 0.0  # the dollars that it may still cost; 0 means no limit
     mcp: McpServer | None = None
-    is_past: bool = False  # its records are only read again, perhaps while it still runs: nothing is tidied up
+    is_past: bool = False  # its records are only read again, perhaps while it still runs: nothing is cleaned up
 
 
 class McpServer(Struct, frozen=True):
@@ -159,67 +159,67 @@ class McpServer(Struct, frozen=True):
 
 
 class Start(Struct, frozen=True, kw_only=True):
-    """How the program is started. It gets our environment, the session's variables, and `env` besides."""
+    """How to start the program. It gets our environment, the session's variables, and `env`."""
 
     argv: tuple[str, ...]
-    stdin: str | None = None  # the path of a file; None is an empty one
+    stdin: str | None = None  # the path of a file; None means empty input
     env: dict[str, str] = {}
-    folders: tuple[str, ...] = ()  # outside of the project, that it writes to
+    folders: tuple[str, ...] = ()  # outside the project that it writes to
 
 
 class Credentials(Struct, frozen=True, kw_only=True):
-    """What shows that an agent's user is logged in, without asking anybody but the program itself.
+    """How to find out whether an agent's user is logged in, without asking anything but the program itself.
 
-    Paths may begin with `~` or with `${VARIABLE:-otherwise}`; others are of the project.
+    Paths may begin with `~` or with `${VARIABLE:-otherwise}`; others are relative to the project.
     """
 
-    variables: tuple[str, ...] = ()  # one that is set is enough
-    files: tuple[str, ...] = ()  # and so is one that is there
-    asks: tuple[str, ...] = ()  # arguments with which the program ends with 0 if he is, with 1 if not
-    asks_since: tuple[int, int, int] = (0, 0, 0)  # an older version might take them for a prompt
-    elsewhere: tuple[tuple[str, str], ...] = ()  # files, and a word in each: then he may be in a way that nobody sees
+    variables: tuple[str, ...] = ()  # any one that is set is enough
+    files: tuple[str, ...] = ()  # any one that exists is enough
+    asks: tuple[str, ...] = ()  # arguments with which the program exits with 0 if logged in, with 1 if not
+    asks_since: tuple[int, int, int] = (0, 0, 0)  # an older version might treat them as a prompt
+    elsewhere: tuple[tuple[str, str], ...] = ()  # files, each with a word in it that hints at a login we can't check
     is_all: bool = False  # there is no other way
 
 
 class Traits(Struct, frozen=True, kw_only=True):
-    """What can be expected of a runner's agent."""
+    """The capabilities and needs of a runner's agent."""
 
-    cost: Literal["told", "tokens", "none"] = "none"  # what it tells about what it uses up
+    cost: Literal["told", "tokens", "none"] = "none"  # what it reports about its usage
     read_only: bool = False  # it has a mode in which it changes nothing
-    drafts: bool = False  # and one in which it changes nothing but what is in one folder
-    mcp: bool = False  # it takes our MCP server
-    is_kept: bool = False  # it may not do all that its user can
-    login_hint: str = ""  # how its user gets it to know him
+    drafts: bool = False  # it has a mode in which it changes only files in one folder
+    mcp: bool = False  # it can use our MCP server
+    is_kept: bool = False  # its permissions are restricted
+    login_hint: str = ""  # how its user logs in
     credentials: Credentials = Credentials()
-    # Files of a project, in any of its folders, that tell it what it may do: names as a shell takes them, with a `/` at
-    # the end for a folder. No agent that may not do all is to change one.
+    # Files of a project, in any of its folders, that configure what it may do: shell patterns, with a `/` at the end
+    # for a folder. No agent with restricted permissions may change one.
     config_paths: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()  # what its program has to reach; `*.example.org` is all below it
-    # Files and folders of its own that it reads and writes, as those of `Credentials`: a box shows them.
+    hosts: tuple[str, ...] = ()  # hosts that its program must reach; `*.example.org` includes all subdomains
+    # Its own files and folders that it reads and writes, with paths as in `Credentials`: a box mounts them.
     needs: tuple[str, ...] = ()
     example: str = ""  # a line for its table in the settings
-    notices: tuple[str, ...] = ()  # what its user should know before it is let loose
+    notices: tuple[str, ...] = ()  # what its user should know before it starts
 
 
 class Reader(Protocol):
-    """Makes events of what one agent prints, in one iteration."""
+    """Turns the output of one agent in one iteration into events."""
 
-    is_over: bool  # its own last word has come: it has nothing more to do but to end
+    is_over: bool  # its terminal event was read: it only needs to exit
 
     def feed(self, chunk: bytes) -> Iterable[Event]:
-        """Takes what has come on standard output, in pieces of any size."""
+        """Reads a piece of standard output, of any size."""
         ...
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
-        """The same for standard error."""
+        """Reads a piece of standard error."""
         ...
 
     def rest(self) -> Iterable[Event]:
-        """The program is gone: what could not be told before."""
+        """The remaining events, once the program is gone."""
         ...
 
     def end(self, exit_code: int) -> End:
-        """The last word, after `rest`; a negative code is the signal that ended the program."""
+        """The last event, after `rest`; a negative code is the signal that ended the program."""
         ...
 
 
@@ -239,7 +239,7 @@ class Runner(Protocol):
 
 
 def list_runners() -> list[Runner]:
-    """One runner of each kind, without options. One that needs some, or whose package is broken, is left out."""
+    """One runner of each kind, without options. A kind that needs options, or whose package is broken, is left out."""
     found = []
     for name in [*BUILT_IN, *(name for name in _read_entry_points() if name not in BUILT_IN)]:
         with suppress(InvalidValue, AttributeError, LookupError, TypeError, ValueError):
@@ -248,7 +248,7 @@ def list_runners() -> list[Runner]:
 
 
 def is_agent_config(path: str, runners: Iterable[Runner]) -> bool:
-    """Whether a file of a project tells one of these agents what it may do."""
+    """Whether a file of a project configures what one of these agents may do."""
     *folders, name = path.split("/")
     rules = [rule for one in runners for rule in one.traits.config_paths]
     return any(
@@ -258,14 +258,14 @@ def is_agent_config(path: str, runners: Iterable[Runner]) -> bool:
 
 
 def make(name: str, options: Mapping[str, Any], configured: Iterable[str] = ()) -> Runner:
-    """The runner of that name. `options` is its table `[agents.NAME]`: one with a `kind` or a `command` can have any
-    name. `configured` are the names of all such tables: one of them may have been meant."""
+    """The runner of that name. `options` is its table `[agents.NAME]`: with a `kind` or a `command`, it can have any
+    name. `configured` are the names of all such tables, for suggestions."""
     kind = options.get("kind") or (name if name in BUILT_IN or not options.get("command") else "command")
     target = BUILT_IN.get(kind) or _find_entry_point(kind, configured)
     module, _, attribute = target.partition(":")
     try:
         made = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # other people's code may raise anything when it is imported
+    except Exception as error:  # third-party code may raise anything on import
         raise InvalidValue(
             f"the agent {shorten(name)} can't be loaded from {target} ({error}): check its name, and install it for "
             "the Python that runs ralphtool, or put its folder on PYTHONPATH"
@@ -275,14 +275,14 @@ def make(name: str, options: Mapping[str, Any], configured: Iterable[str] = ()) 
 
 
 def _read_entry_points() -> dict[str, str]:
-    """The kinds of agents that other packages bring."""
+    """The kinds of agents that other packages provide."""
     from importlib.metadata import entry_points
 
     return {point.name: point.value for point in entry_points(group=ENTRY_POINTS)}
 
 
 def _find_entry_point(name: str, configured: Iterable[str]) -> str:
-    """Where the runner of a kind is that is not ours: an entry point, or the dotted path of its class."""
+    """The location of a third-party runner: from an entry point, or the dotted path of its class."""
     strangers = _read_entry_points()
     if name in strangers or ":" in name:
         return strangers.get(name, name)
@@ -295,6 +295,6 @@ def _find_entry_point(name: str, configured: Iterable[str]) -> str:
 
 
 def read_list(options: Mapping[str, Any], key: str) -> Sequence[str]:
-    """A list of texts among an agent's options."""
+    """A list of strings among an agent's options."""
     value: Sequence[str] = options.get(key) or ()
     return value

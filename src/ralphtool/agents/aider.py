@@ -1,8 +1,8 @@
-"""aider. It has no tools, prints for people, and exits with 0 whatever happens; its logs tell what did.
+"""aider. It has no tools, prints for people, and exits with 0 whatever happens; its logs show what happened.
 
-Three files of its own are read. The log that it keeps for its makers (it stays here) says which requests were answered,
-and that the end was reached. The log of the model says word by word what the model said, and the history of the
-chat holds aider's own lines between that: neither the model nor a command can put words into aider's mouth.
+Three of its files are read. Its analytics log (which is not sent) says which requests were answered, and whether it
+reached the end. The log of the model has the model's exact words, and the chat history has aider's own lines in
+between. Only both together show what aider itself said: neither the model nor a command can fake it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _EVENTS, _MODEL_LOG, _HISTORY = "aider.jsonl", "aider-model.log", "aider-chat.md"
 
-# Nobody is there to answer, to look at a terminal, or to read about news; and what it does stays here.
+# It runs without a person or a terminal: no prompts, no news; and it sends no analytics and commits nothing.
 _UNATTENDED = (
     *("--no-pretty", "--no-fancy-input", "--no-show-release-notes", "--no-show-model-warnings"),
     *("--no-check-update", "--no-analytics", "--no-detect-urls", "--disable-playwright"),
@@ -78,17 +78,17 @@ class Aider(Program):
 
     def start(self, job: Job) -> Start:
         for name in (_EVENTS, _MODEL_LOG, _HISTORY):
-            _remove(os.path.join(job.folder, name))  # it would add to what an earlier iteration left
+            _remove(os.path.join(job.folder, name))  # it would append to the files of an earlier iteration
         argv = [*self.command, *_UNATTENDED, *_build_log_flags(job.folder), "--message-file", self._build_message(job)]
         if self.model:
             argv += ["--model", self.model]
-        # Whole answers come with true counts of tokens, and never as half of one.
+        # Without streaming, token counts are exact, and answers are never cut in half.
         argv += [*self.args, "--no-stream", *self._permissions(job)]
         env = {"BROWSER": "true"} | self.env  # it opens the addresses in error messages
         if _find_repository_top(job.root) and not job.draft:
             env |= _build_identity(job.root, os.environ | self.env)
         else:
-            argv.append("--no-git")  # it would make a repository, and edits nothing that git ignores, as a draft is
+            argv.append("--no-git")  # it would create a repository, and does not edit ignored files, such as drafts
         return Start(argv=tuple(argv), env=env)
 
     def reader(self, job: Job) -> AiderReader:
@@ -97,14 +97,14 @@ class Aider(Program):
         return AiderReader(job.folder, _find_repository_top(job.root) or job.root)
 
     def _permissions(self, job: Job) -> list[str]:
-        """A command needs an explicit yes, which `--yes-always` is not; the end of its standard input is one."""
+        """A command needs an explicit yes. `--yes-always` does not count as one; the end of standard input does."""
         if job.read_only:
             return ["--chat-mode", "ask", "--dry-run", "--no-suggest-shell-commands", "--yes-always"]
         no_commands = ["--yes-always", "--no-suggest-shell-commands", "--no-auto-lint", "--no-auto-test"]
         return [] if self.may_do_all else no_commands
 
     def _build_message(self, job: Job) -> str:
-        """The prompt, behind what an agent without tools has to know. It must not begin with the slash of a command."""
+        """The prompt, after a note for an agent without tools. It must not begin with `/`, which means a command."""
         path = os.path.join(job.folder, f"{os.path.basename(job.prompt)}.aider")
         with open(job.prompt, encoding="utf-8", errors="replace") as file:
             text = file.read()
@@ -127,7 +127,7 @@ def _remove(path: str) -> None:
 
 
 def _find_repository_top(root: str) -> str:
-    """Where the repository is that the folder belongs to; empty if it belongs to none."""
+    """The top of the repository that contains the folder; empty if there is none."""
     return _run_git(root, os.environ, "rev-parse", "--show-toplevel")
 
 
@@ -141,7 +141,7 @@ def _run_git(root: str, env: Mapping[str, str], *arguments: str) -> str:
 
 
 def _build_identity(root: str, env: Mapping[str, str]) -> dict[str, str]:
-    """Without a git identity it would write one into the project's configuration: it gets one for its time instead."""
+    """Without a git identity it would write one into the project's configuration; so it gets a temporary one."""
     wanted = {"user.name": "aider", "user.email": "aider@localhost"}
     missing = [item for item in wanted.items() if not _run_git(root, env, "config", "--get", item[0])]
     before = env.get("GIT_CONFIG_COUNT", "")
@@ -153,7 +153,7 @@ def _build_identity(root: str, env: Mapping[str, str]) -> dict[str, str]:
 
 
 class _Caches:
-    """Where its map of the repository lies, in the midst of the user's files. What it made in our time goes with it."""
+    """The folders of its repository map, among the user's files. Those created during the iteration are removed."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -169,7 +169,7 @@ class _Caches:
             shutil.rmtree(os.path.join(self._root, name), ignore_errors=True)
 
 
-# --- what it wrote ----------------------------------------------------------------------------------
+# --- its logs ---------------------------------------------------------------------------------------
 
 
 class EventProperties(Struct, frozen=True):
@@ -204,7 +204,7 @@ class AiderReader(log_files.LogFileReader):
         self._told: list[Event] = []
 
     def feed(self, chunk: bytes) -> Iterable[Event]:
-        """It prints little, and notes before what it prints: a good moment to look."""
+        """It prints little, and logs before it prints: so after output the logs are read."""
         shown = super().feed(chunk)
         return [*shown, *self._read_new_events()] if shown else ()
 
@@ -213,7 +213,7 @@ class AiderReader(log_files.LogFileReader):
         return self._read_new_events()
 
     def _read_new_events(self) -> list[Event]:
-        """What its files tell beyond what they told before."""
+        """The events in its files since the last read."""
         spent, told = len(self._spent), len(self._told)
         self._logged = list(_parse_events(self._read_log(_EVENTS)))
         self._answers = _parse_answers(self._read_log(_MODEL_LOG).decode("utf-8", "replace"))
@@ -231,7 +231,7 @@ class AiderReader(log_files.LogFileReader):
         return log_files.read_log(os.path.join(self._folder, name))
 
     def _find_problem(self, exit_code: int) -> str:
-        """Why that was no success: anything but a whole answer, taken to the end, is none."""
+        """Why it did not succeed. Only a complete answer that was fully processed counts as success."""
         last = self._told[-1] if self._told else None
         wrong = last.text if isinstance(last, Failure) else ""
         if exit_code or not self._logged or self._logged[-1].properties.reason != _COMPLETED:
@@ -251,32 +251,32 @@ def _parse_events(data: bytes) -> Iterator[AiderEvent]:
         try:
             yield _LOGGED.decode(line)
         except (DecodeError, UnicodeDecodeError):
-            continue  # half of a line, or one with other properties
+            continue  # an incomplete line, or one with other properties
 
 
 def _read_usage(logged: list[AiderEvent]) -> Iterator[Usage]:
     for told in (one.properties for one in logged if one.event == "message_send"):
         model = told.main_model or ""
-        if told.completion_tokens:  # it counts what was refused because of its length, too
+        if told.completion_tokens:  # it also counts requests that were refused for their length
             yield Usage(
                 told.prompt_tokens or 0,
                 told.completion_tokens,
-                told.cost or None,  # 0 where it does not know the prices
+                told.cost or None,  # 0 if it does not know the prices
                 model="" if model == "None" or model.endswith("/REDACTED") else model,
             )
 
 
 def _find_failures(logged: list[AiderEvent]) -> Iterator[Failure]:
-    """What it could make nothing of: it sends nothing more after that."""
+    """Errors that it could not handle: it sends nothing more after one."""
     for one in logged:
         if one.event == "message_send_exception":
             yield failures.failure(one.properties.exception or "a request failed")
 
 
 def _parse_answers(log: str) -> list[str]:
-    """What the model said, each time that it was asked: nothing, if there was an error instead.
+    """The model's answer to each request; empty if there was an error instead.
 
-    Every line of it has its speaker in front.
+    Every line begins with its speaker.
     """
     answers: list[list[str]] = []
     is_answer = False
@@ -290,7 +290,7 @@ def _parse_answers(log: str) -> list[str]:
 
 
 def _parse_history(history: str, answers: list[str]) -> Iterator[Event]:
-    """The history in its order: what the model said, and what aider's own lines between that mean."""
+    """The events of the history in order: the model's messages, and aider's own lines between them."""
     place = errors = 0
     for answer in answers:
         if not answer:
@@ -306,7 +306,8 @@ def _parse_history(history: str, answers: list[str]) -> Iterator[Event]:
 
 
 def _parse_own_lines(text: str, errors: int) -> Iterator[Event]:
-    """So many requests failed here. The model can put other lines before theirs: commands are shown before they run."""
+    """`errors` requests failed here. Only that many last error lines are real: the model can fake earlier ones, since
+    its commands are shown before they run."""
     lines = [line[2:].strip() for line in text.split("\n") if line.startswith("> ")]
     places = [place for place, line in enumerate(lines) if line.startswith("litellm.")]
     true_errors = places[len(places) - errors :] if errors < len(places) else places if errors else []

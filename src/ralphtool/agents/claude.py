@@ -1,4 +1,4 @@
-"""Claude Code. Its exit code tells nothing; its `result` event does."""
+"""Claude Code. Its exit code says nothing about the result; its `result` event does."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ _OURS = ("Bash(ralphtool agent:*)", "mcp__ralphtool")
 _READING = "Read,Grep,Glob"
 _DRAFTING = f"{_READING},Write,Edit"
 _Kind = TypeVar("_Kind")
-_MOST = 1e9  # dollars; whoever tells more has made a mistake
-_LEAST_BUDGET = 0.01  # dollars; it takes no less
-_LONGEST_DELAY = 35 * 24 * 3600 * 1000  # milliseconds; no subscription makes its users wait for longer
-_LONGEST_INPUT = 64 << 10  # bytes of a tool's input that are looked at
+_MOST = 1e9  # dollars; a larger number must be an error
+_LEAST_BUDGET = 0.01  # dollars; the smallest that it accepts
+_LONGEST_DELAY = 35 * 24 * 3600 * 1000  # milliseconds; no subscription has a longer wait
+_LONGEST_INPUT = 64 << 10  # bytes; a longer input of a tool is not read
 
 
 class Claude(Program):
@@ -57,7 +57,7 @@ class Claude(Program):
         mcp=True,
         needs=("${CLAUDE_CONFIG_DIR:-~/.claude}", "~/.claude.json"),
         config_paths=(".claude/", ".mcp.json"),
-        # The model, and what renews the login: `console` in older versions.
+        # The model, and login renewal: `console` in older versions.
         hosts=("api.anthropic.com", "platform.claude.com", "console.anthropic.com", "claude.ai"),
         login_hint="start `claude` and type /login, or set ANTHROPIC_API_KEY",
         credentials=Credentials(
@@ -77,14 +77,14 @@ class Claude(Program):
         if job.cost:
             argv += ["--max-budget-usd", f"{max(job.cost, _LEAST_BUDGET):.2f}"]
         env = _ENVIRONMENT | (_WITH_TOOLS if job.mcp else {}) | _build_sandbox_variables() | self.env
-        # Among the user's own arguments may be one that permits everything.
+        # The user's own arguments may include one that permits everything.
         return Start(argv=(*argv, *(() if job.read_only else self.args)), stdin=job.prompt, env=env)
 
     def reader(self, job: Job) -> ClaudeReader:
         return ClaudeReader(reads_all=job.is_past)
 
     def _permissions(self, job: Job) -> list[str]:
-        if job.read_only and job.draft:  # its rules begin an absolute path with two slashes
+        if job.read_only and job.draft:  # in its rules, absolute paths begin with two slashes
             allowed = ["--add-dir", job.draft, "--allowedTools", f"Edit(/{job.draft}/**)"]
             return ["--permission-mode", "default", "--tools", _DRAFTING, "--strict-mcp-config", *allowed]
         if job.read_only:
@@ -94,25 +94,24 @@ class Claude(Program):
         return ["--permission-mode", "acceptEdits", "--allowedTools", *_OURS]
 
 
-# Its own reports home would only delay it.
-# Without attachments, a file that a text merely names (@~/.netrc) is not sent along. A command in the background would
-# make it speak again after its last word.
+# Its telemetry would only slow it down. Without attachments, a file that a text merely mentions (@~/.netrc) is not sent
+# along. A background command would make it continue after its final message.
 _ENVIRONMENT = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "CLAUDE_CODE_DISABLE_ATTACHMENTS": "1",
     "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
 }
-# Our tools are there from the first request on: not hidden behind a search, and waited for on a busy machine too.
+# Our tools must be available from the first request: not hidden behind a search, and waited for on a busy machine too.
 _WITH_TOOLS = {"ENABLE_TOOL_SEARCH": "false", "MCP_CONNECT_TIMEOUT_MS": "30000"}
 
 
 def _build_sandbox_variables() -> dict[str, str]:
-    """It refuses to skip permissions as root, unless it is told that nothing can be broken."""
+    """As root, it refuses to skip permissions unless it is told that it runs in a sandbox."""
     return {"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}
 
 
 def _write_mcp_config(mcp: McpServer, folder: str) -> str:
-    """It does not wait for servers that it need not always have."""
+    """`alwaysLoad`, since it does not wait for other servers."""
     server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env, "alwaysLoad": True}
     return write_file(os.path.join(folder, "mcp.json"), json.dumps({"mcpServers": {"ralphtool": server}}))
 
@@ -136,7 +135,7 @@ class ClaudeTokens(Struct, frozen=True):
 
 
 class MessageBlock(Struct, frozen=True):
-    """A piece of a message: a text, a tool that is used, and others that don't matter."""
+    """A block of a message: text, the use of a tool, or others that don't matter."""
 
     type: str = ""
     text: str | None = None
@@ -153,18 +152,18 @@ class AssistantMessage(Struct, frozen=True):
 
 class AssistantLine(Struct, frozen=True, tag="assistant", tag_field="type"):
     message: AssistantMessage
-    parent_tool_use_id: str | None = None  # of an agent below the agent
+    parent_tool_use_id: str | None = None  # set for a subagent
 
 
 class ToolResultPart(Struct, frozen=True):
-    """A piece of what a tool told: a text, or something that can't be shown."""
+    """A part of a tool's result: text, or something that can't be shown."""
 
     type: str = ""
     text: str | None = None
 
 
 class ToolResultBlock(Struct, frozen=True):
-    """A piece of what came back to the agent."""
+    """A block of a user message; those of type `tool_result` matter."""
 
     type: str = ""
     content: str | list[ToolResultPart] | None = None
@@ -180,7 +179,7 @@ class UserMessage(Struct, frozen=True):
 
 
 class UserLine(Struct, frozen=True, tag="user", tag_field="type"):
-    """What tools told, in the user's name."""
+    """Results of tools, sent as the user."""
 
     message: UserMessage
 
@@ -195,7 +194,7 @@ class SystemLine(Struct, frozen=True, tag="system", tag_field="type"):
 
     @property
     def retry_at(self) -> float | None:
-        """When it tries again."""
+        """The time of its next retry."""
         told = self.retry_delay_ms
         return time.time() + told / 1000 if type(told) in (int, float) and 0 < told < _LONGEST_DELAY else None
 
@@ -205,7 +204,7 @@ class RateLimit(Struct, frozen=True, rename="camel"):
     resets_at: float | None = None
     utilization: float | None = None
     rate_limit_type: str | None = None
-    is_using_overage: bool | None = None  # it works on, for money
+    is_using_overage: bool | None = None  # it continues, at extra cost
 
 
 class RateLimitLine(Struct, frozen=True, tag="rate_limit_event", tag_field="type"):
@@ -213,7 +212,7 @@ class RateLimitLine(Struct, frozen=True, tag="rate_limit_event", tag_field="type
 
 
 class ModelUsage(Struct, frozen=True, rename="camel"):
-    """What one model used up, in all."""
+    """The total usage of one model."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -222,7 +221,7 @@ class ModelUsage(Struct, frozen=True, rename="camel"):
 
 
 class ClaudeResultLine(Struct, frozen=True, tag="result", tag_field="type"):
-    """How it ended. Whatever it says besides, in whatever shape, must not hide that."""
+    """How it ended. Unexpected values in other fields must not hide that."""
 
     is_error: bool = True
     subtype: Any = None
@@ -251,7 +250,7 @@ class ClaudeResultLine(Struct, frozen=True, tag="result", tag_field="type"):
         return [str(error)[:1000] for error in self.errors] if isinstance(self.errors, list) else []
 
     def total(self) -> Usage:
-        """By model, since its own sum leaves out what agents below the agent used."""
+        """By model, since its own total omits the usage of subagents."""
         spent = list(_convert_or(self.model_usage, dict[str, ModelUsage], {}).values())
         if not spent:
             whole = _convert_or(self.usage, ClaudeTokens, ClaudeTokens())
@@ -272,7 +271,7 @@ ClaudeLine = AssistantLine | UserLine | SystemLine | RateLimitLine | ClaudeResul
 
 
 class ToolInput(Struct, frozen=True):
-    """What tells most about the use of a tool; the rest, which may be a whole file, is not even read."""
+    """The most informative inputs of a tool; the rest, which may be a whole file, is not even decoded."""
 
     command: Any = None
     file_path: Any = None
@@ -288,12 +287,12 @@ _INPUT = build_decoder(ToolInput)
 
 class ClaudeReader(Lines[ClaudeLine]):
     decoder: ClassVar[Decoder[Any]] = build_decoder(ClaudeLine)
-    bulk = b'{"type":"user",'  # what tools told, which is most of it
+    bulk = b'{"type":"user",'  # results of tools, which are most of the output
 
     def __init__(self, *, reads_all: bool = False) -> None:
         super().__init__(reads_all=reads_all)
         self._result: ClaudeResultLine | None = None
-        self._counted: set[str] = set()  # messages whose usage was told; each block of a message repeats it
+        self._counted: set[str] = set()  # messages whose usage was counted; each block of a message repeats it
         self._told = Usage()
         self._reset_at: float | None = None
 
@@ -315,7 +314,7 @@ class ClaudeReader(Lines[ClaudeLine]):
 
     def _read_retry(self, line: SystemLine) -> Failure:
         again = f" (retrying, {line.attempt} of {line.max_retries})" if line.attempt else ""
-        if line.error_status is None:  # nobody answered
+        if line.error_status is None:  # there was no response
             return Failure("network", f"the API can't be reached{again}", line.retry_at)
         reset_at = max(self._reset_at or 0.0, line.retry_at or 0.0) or None
         return failures.failure(f"{line.error or 'an error'}{again}", line.error_status, reset_at)
@@ -323,7 +322,7 @@ class ClaudeReader(Lines[ClaudeLine]):
     def _said(self, line: AssistantLine) -> list[Event]:
         said, events = line.message, list[Event]()
         if said.model == "<synthetic>":
-            return events  # it speaks itself; what went wrong comes with the result
+            return events  # from the program, not the model; an error is reported with the result
         if said.usage and said.id and said.id not in self._counted:
             self._counted.add(said.id)
             events.append(self._count_usage(said.usage.read, said.usage.output_tokens or 0, said.usage.cached, None))
@@ -363,7 +362,7 @@ class ClaudeReader(Lines[ClaudeLine]):
             max(total.cached_tokens - told.cached_tokens, 0),
             result.cost,
         )
-        if result.is_error and result.subtype == "success":  # as it calls failures of the API
+        if result.is_error and result.subtype == "success":  # its subtype for API errors
             text = result.text or "; ".join(result.complaints) or "an API error"
             yield failures.failure(text, result.status, self._reset_at)
 
@@ -378,7 +377,7 @@ class ClaudeReader(Lines[ClaudeLine]):
 
 
 def _find_detail(given: Raw) -> str:
-    """What a tool is used on, in a line."""
+    """The most informative input of a tool, as one line."""
     if memoryview(given).nbytes > _LONGEST_INPUT:
         return ""
     try:

@@ -1,6 +1,6 @@
-"""Codex. Its stream tells no cost, its tokens only at the end, and errors only in words.
+"""Codex. Its stream reports no cost, tokens only at the end, and errors only as text.
 
-What else it knows is in its own record of the conversation: see codex_rollout.py.
+Further data is in its own record of the conversation: see codex_rollout.py.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _STATUS = re.compile(r"(?:unexpected|last) status:? (\d{3})\b")
-_NO_KEY = "Missing environment variable"  # of whatever name its configuration gives it
-_RECONNECTING = "Reconnecting"  # for a reason that older versions don't give
+_NO_KEY = "Missing environment variable"  # followed by whatever name is in its configuration
+_RECONNECTING = "Reconnecting"  # older versions give no reason
 _READING = "Reading prompt from stdin..."
-_LONG = 10_000  # characters of a command that nobody reads to its end
+_LONG = 10_000  # characters; a longer command is not parsed
 
 
 class Codex(Program):
@@ -85,8 +85,8 @@ class Codex(Program):
         return CodexReader(self._home(), self.model)
 
     def _permissions(self, job: Job) -> list[str]:
-        """It never asks when it is run like this: what the sandbox forbids just fails."""
-        if self.is_boxed:  # its own sandbox does not work inside of another one
+        """In this mode it never asks: whatever the sandbox forbids simply fails."""
+        if self.is_boxed:  # its own sandbox does not work inside another one
             return ["--dangerously-bypass-approvals-and-sandbox"]
         if job.read_only and job.draft:
             return ["--sandbox", "workspace-write", "--cd", job.draft, *_DRAFTING]
@@ -101,18 +101,18 @@ class Codex(Program):
         return self.env.get("CODEX_HOME") or os.environ.get("CODEX_HOME") or os.path.join(home, ".codex")
 
 
-# A login shell would take our command out of its PATH.
+# A login shell would remove our command from PATH.
 _SETTINGS = ("-c", "allow_login_shell=false", "-c", "analytics.enabled=false")
-# Its sandbox lets it write where it was started, and to these as well, unless it is told not to.
+# By default its sandbox permits writing not only to the folder that it was started in, but also to these.
 _DRAFTING = (
     *("-c", "sandbox_workspace_write.exclude_slash_tmp=true", "-c", "sandbox_workspace_write.writable_roots=[]"),
     *("-c", "sandbox_workspace_write.exclude_tmpdir_env_var=true"),
 )
-_PATIENCE = "mcp_optional_startup_grace_ms=15000"  # after a second it would begin without our tools
+_PATIENCE = "mcp_optional_startup_grace_ms=15000"  # by default it starts without our tools after a second
 
 
 def _filter_arguments(args: tuple[str, ...]) -> list[str]:
-    """Of the user's own arguments those that say which model is asked, and how: no others, which might permit more."""
+    """Those of the user's own arguments that choose and configure the model; others might permit more."""
     found: list[str] = []
     for flag, value in pairwise(args):
         is_setting = flag in ("-c", "--config") and not value.strip().startswith(("sandbox", "approval", "mcp_servers"))
@@ -122,7 +122,7 @@ def _filter_arguments(args: tuple[str, ...]) -> list[str]:
 
 
 def _list_own_folders(job: Job) -> list[str]:
-    """What `ralphtool agent` writes to, besides the working tree: the sessions, and a project that is elsewhere."""
+    """The folders that `ralphtool agent` writes to outside the working tree: sessions, and a project elsewhere."""
     parts = job.folder.split(os.sep)
     records = os.sep.join(parts[: parts.index(layout.FOLDER) + 1]) if layout.FOLDER in parts else ""
     wanted = [records, *(os.path.join(files.tmp_dir(), name) for name in ("ralph", "ralphtool"))]
@@ -130,7 +130,7 @@ def _list_own_folders(job: Job) -> list[str]:
 
 
 def _format_server(mcp: McpServer) -> str:
-    """An inline table of TOML. Whoever can't be asked has to be told that our tools may be used."""
+    """An inline table of TOML. It approves our tools, since the agent runs unattended."""
     command, *args = (_quote(part) for part in mcp.command)
     env = ", ".join(f"{_quote(name)} = {_quote(value)}" for name, value in mcp.env.items())
     approved = 'default_tools_approval_mode = "approve"'
@@ -145,7 +145,7 @@ def _quote(text: str) -> str:
 
 
 class CodexItem(Struct, frozen=True):
-    """Something that it did or said. Which of the fields are there depends on the type."""
+    """An action or a message. Which fields are set depends on the type."""
 
     type: str = ""
     id: Any = None
@@ -178,12 +178,12 @@ class CodexItem(Struct, frozen=True):
         return None
 
     def told(self) -> Result | None:
-        """What came of it, once it is over."""
+        """The result of a completed item."""
         ok = self.status in ("completed", None) and self.exit_code in (0, None) and self.error is None
         match self.type:
             case "command_execution":
                 return Result(self.aggregated_output if isinstance(self.aggregated_output, str) else "", ok)
-            case "file_change" if not ok:  # else its paths say all
+            case "file_change" if not ok:  # if it succeeded, its paths say enough
                 return Result(_error_text(self.error), ok)
             case "mcp_tool_call":
                 return Result(_error_text(self.error) or _result_text(self.result), ok)
@@ -262,7 +262,7 @@ class CodexReader(Lines[CodexLine]):
         is_over = (
             not isinstance(self._ending, TurnCompletedLine) and _build_failure(self._error).trouble == "rate-limit"
         )
-        if used_up and is_over:  # its words tell minutes only, on the clock of the place
+        if used_up and is_over:  # its message has only minutes, in local time
             yield _build_failure(self._error, max(used_up))
 
     def end(self, exit_code: int) -> End:
@@ -277,23 +277,23 @@ class CodexReader(Lines[CodexLine]):
         if item.type == "agent_message" and isinstance(item.text, str):
             self._message = item.text
             yield Message(item.text)
-        elif item.type == "reasoning" and isinstance(item.text, str):  # the only sign of a long thought
+        elif item.type == "reasoning" and isinstance(item.text, str):  # the only sign of activity during long reasoning
             yield Message(item.text)
-        elif item.type == "error":  # a warning: it goes on as if nothing had been
+        elif item.type == "error":  # a warning: it continues
             yield Output(_shorten_line(_error_text(item.message)))
         elif str(item.id) not in self._shown and (tool := item.use()):
             self._shown.add(str(item.id))
-            self._message = ""  # what it said before is not its last word
+            self._message = ""  # an earlier message is not the final one
             yield tool
 
     def _failed(self, text: str) -> Iterator[Event]:
-        """As a rule it has told the same error already."""
+        """Usually it has already reported the same error."""
         if text != self._error:
             self._error = text
             yield _build_failure(text)
 
     def _usage(self, counts: Any) -> list[Event]:
-        """All counts are sums from the beginning."""
+        """All counts are totals since the start."""
         total, told = _parse_counts(counts), self._told
         more = [max(now - before, 0) for now, before in zip(_usage_tuple(total), _usage_tuple(told), strict=True)]
         if not any(more):
@@ -302,7 +302,7 @@ class CodexReader(Lines[CodexLine]):
         return [Usage(more[0], more[1], cached_tokens=more[2], model=self._model)]
 
     def _complaint(self) -> str:
-        """A backtrace may follow what it has to say, and that it reads its prompt is nothing to complain of."""
+        """A backtrace may follow the error, and the notice that it reads its prompt is not an error."""
         lines = self._errors.decode("utf-8", "replace").split("\n")
         errors = [line.strip() for line in lines if line.lower().startswith("error:")]
         last = errors[-1][:300] if errors else super()._complaint()
@@ -322,7 +322,7 @@ def _error_text(error: Any) -> str:
 
 
 def _result_text(result: Any) -> str:
-    """What a tool of an MCP server told."""
+    """The text that a tool of an MCP server returned."""
     parts = result.get("content") if isinstance(result, dict) else None
     found = [one.get("text") for one in parts if isinstance(one, dict)] if isinstance(parts, list) else []
     return "\n".join(text for text in found if isinstance(text, str))

@@ -1,7 +1,7 @@
-"""What Codex writes down of a conversation, for itself.
+"""Codex's own record of a conversation.
 
-Only the end of it is looked at, for two things that its output does not tell: the tokens of a turn that failed, and how
-much of the subscription is used up. If there is no such record, or it looks different by now, nothing is told.
+Only its end is read, for two things that the output lacks: the tokens of a failed turn, and how much of the
+subscription's quota is used. If the record is missing or its format has changed, nothing is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import DecodeError, Struct
 from ralphtool.agents import Quota
 from ralphtool.typed import build_decoder
 
-_TAIL = 256 << 10  # bytes of its end
+_TAIL = 256 << 10  # bytes
 
 
 class RateLimitWindow(Struct, frozen=True):
@@ -51,11 +51,11 @@ class TokenCountLine(Struct, frozen=True, tag="event_msg", tag_field="type"):
 
 
 _COUNTS = build_decoder(TokenCountLine)
-_CLOCKS = (time.localtime, time.gmtime)  # whichever names the day
+_CLOCKS = (time.localtime, time.gmtime)  # either may determine the name of the folder
 
 
 class RolloutFile:
-    """What it writes down of one conversation, in a folder of the day on which that began."""
+    """The record of one conversation, in a folder named after the day on which that began."""
 
     def __init__(self, home: str) -> None:
         self._sessions = os.path.join(home, "sessions")
@@ -70,12 +70,12 @@ class RolloutFile:
         for line in reversed(lines):
             try:
                 return _COUNTS.decode(line).payload
-            except (DecodeError, UnicodeDecodeError, RecursionError):  # another kind of line, or half of one
+            except (DecodeError, UnicodeDecodeError, RecursionError):  # another kind of line, or an incomplete one
                 continue
         return None
 
     def _read_tail(self) -> bytes:
-        # The agent may have put something else there, and nobody shall wait for it.
+        # The agent may have put something else there, which must not block us.
         fd = os.open(self._find_path(), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(fd, "rb") as file:
             file.seek(max(os.fstat(fd).st_size - _TAIL, 0))

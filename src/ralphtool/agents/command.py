@@ -1,4 +1,4 @@
-"""Any program: the prompt comes on its standard input, and what it prints is its final message."""
+"""Any program: it gets the prompt on standard input, and its output is its final message."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ralphtool.errors import InvalidValue, shorten
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_TAIL = 64 << 10  # so much of the end is enough for a promise, and for people
-_PAUSE = 0.2  # seconds between two pieces of output that are shown
+_TAIL = 64 << 10  # bytes: enough for a promise, and for people
+_PAUSE = 0.2  # seconds between two events with output
 
 
 class Command:
-    # It may be a script around any of the others.
+    # It may be a wrapper around any of the others.
     traits = Traits(
         example='command = ["my-agent", "--headless"]',
         credentials=Credentials(
@@ -47,7 +47,7 @@ class Command:
 class TailReader:
     """Keeps the end of the output, and shows its last line now and then."""
 
-    is_over = False  # only its end tells that
+    is_over = False  # unknown until it exits
 
     def __init__(self) -> None:
         self._kept = b""

@@ -1,4 +1,4 @@
-"""Where an agent's model is reached, if the environment or its configuration name another place than its maker's."""
+"""The endpoints of an agent's model, if the environment or its configuration names others than the default."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def list_endpoints(env: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """The host and the port of each address that these variables name."""
+    """The host and port of each address in these variables."""
     for name in _VARIABLES:
         if found := _parse(env.get(name, "").strip()):
             yield found
 
 
 def list_configured(folders: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """The same for what agents have in their own configuration, in these folders."""
+    """The host and port of each address in the agents' own configuration, in these folders."""
     for text in _read_configuration(folders):
         yield from filter(None, map(_parse, _ADDRESS.findall(text)))
 
 
 def list_named_variables(folders: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Those of some variables that agents' own configuration names, as the key of a provider: `env_key = "MY_KEY"`."""
+    """Those of the variables that the agents' own configuration mentions, as in `env_key = "MY_KEY"`."""
     words = {word for text in _read_configuration(folders) for word in _NAME.findall(text)}
     return [name for name in names if name in words]
 
@@ -58,5 +58,5 @@ def _parse(text: str) -> tuple[str, int] | None:
         parts = urlsplit(text if "://" in text else f"//{text}")
         port = parts.port or _PORTS.get(parts.scheme, 80)
     except ValueError:
-        return None  # the agent will say so
+        return None  # the agent will report it
     return (parts.hostname, port) if parts.hostname else None

@@ -1,7 +1,7 @@
-"""What an agent's error means: which trouble it is, and when that will be over.
+"""Classifies an agent's error: the kind of trouble, and when the agent can continue.
 
-Only what an agent reports as an error is read here. The same words in its messages, or in the code that it writes,
-mean nothing. In doubt it is "other": that costs an attempt, but a loop that waits for nothing costs the night.
+Only errors that an agent reports are read here. The same words in its messages, or in the code that it writes, mean
+nothing. In doubt it is "other": that costs an attempt, but waiting in vain can cost a whole night.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ralphtool.agents import Failure, Trouble
 
 __all__ = ["failure"]
 
-_KEPT = 3000  # characters of either end of an error; between them are only bodies and stack traces
+_KEPT = 3000  # characters kept at each end of an error; the middle is only bodies and stack traces
 _DAY = 86400.0
-_LONGEST = 35 * _DAY  # no subscription makes its users wait for longer
+_LONGEST = 35 * _DAY  # no subscription has a longer wait
 _JUST_NOW = 300.0
 
 
@@ -25,14 +25,14 @@ def _compile_any(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.IGNORECASE)
 
 
-# --- which trouble it is ----------------------------------------------------------------------------
+# --- the kind of trouble ----------------------------------------------------------------------------
 
-# Names of packages, and servers of the user's own, say nothing about the agent's provider.
+# Names of packages, and errors of the user's own servers, say nothing about the agent's provider.
 _NOT_THEIRS = _compile_any(
     r"cannot find (?:module|package)|no module named|cannot import name|\bis not defined\b",
     r"(?:unknown|unrecognized|unexpected) (?:option|argument)|\bMCP (?:client|server|startup|tool|error)",
 )
-# More than an account may use in a whole minute: no waiting makes it fit.
+# More than an account may use in a whole minute: waiting does not help.
 _TOO_LARGE = _compile_any(r"request too large for .{0,200}tokens per min")
 _CONTEXT = _compile_any(
     r"context[ _]?(?:window|length|size|limit)[ _]?(?:is |was )?(?:exceed|reached|too )|context ?overflow",
@@ -42,7 +42,7 @@ _CONTEXT = _compile_any(
     r"(?:longer|greater) than the (?:model'?s )?context|token count.{0,40}exceeds the maximum",
     r"ran out of room in the model|has hit a token limit|exhausted context window",
 )
-# An account without money is one to be put in order by a human, like one without a login: no limit that passes.
+# An account without credit needs a person, like a missing login: unlike a rate limit, it does not pass.
 _MONEY = _compile_any(
     r"credit[ _]balance|insufficient[ _](?:\w+ )?(?:quota|credit|funds|balance)|out of credits|payment required",
     r"billing[ _](?:hard[ _]limit|error|not[ _]active)|check your billing details|budget has been exceeded",
@@ -101,12 +101,12 @@ _ALL: tuple[_Row, ...] = (
     ("overload", _OVERLOAD),
     ("network", _NETWORK),
 )
-# A status leaves only the words that are more exact than it is.
+# If the HTTP status is known, only texts that are more specific than it count.
 _BESIDE: dict[Trouble, tuple[_Row, ...]] = {
-    "rate-limit": (("context", _TOO_LARGE), ("login", _MONEY)),  # its text may well speak of long contexts
+    "rate-limit": (("context", _TOO_LARGE), ("login", _MONEY)),  # its text may mention long contexts
     "overload": (("context", _CONTEXT),),
     "login": (("rate-limit", _LIMIT),),
-    "other": _ALL[:-2],  # whoever refuses a request has been reached, and is at work
+    "other": _ALL[:-2],  # a server that refuses a request is reachable and not overloaded
 }
 _COUNTED = r"tokens?|char|bytes|lines?|files?|tests?|errors?|warnings?|items|times|turns|steps|m?s\b|[km]?b\b|seconds"
 _STATUS = re.compile(
@@ -137,29 +137,29 @@ def classify_text(text: str) -> Trouble:
 
 
 def failure(text: str, status: int | None = None, reset_at: float | None = None) -> Failure:
-    """An error in words, with the HTTP status and the time of reset where the agent tells them apart."""
+    """The failure that an error text describes, with the HTTP status and the reset time if the agent reports them."""
     trouble = classify_text(text) if status is None else _classify(_trim_middle(text), status)
     now = time.time()
     told = None if reset_at is None else _check_is_ahead(reset_at, now)
-    if told is None and trouble in ("rate-limit", "overload", "login"):  # a lost connection has no hour
+    if told is None and trouble in ("rate-limit", "overload", "login"):  # a lost connection has no reset time
         told = parse_reset_time(text, now)
     return Failure(trouble, _trim_middle(text), told)
 
 
 def _classify(text: str, status: int | None) -> Trouble:
     told = classify_status(status or 0)
-    rows = _BESIDE.get(told, ()) if status and status >= 400 else _ALL  # streams that began well break with 200
+    rows = _BESIDE.get(told, ()) if status and status >= 400 else _ALL  # a stream that breaks off has status 200
     return next((trouble for trouble, pattern in rows if pattern.search(text)), told)
 
 
 def _trim_middle(text: str) -> str:
-    """All that is read of a text, so that none of a megabyte is slow to read."""
+    """Both ends of a text: searching a megabyte would be slow."""
     return text if len(text) <= 2 * _KEPT else f"{text[:_KEPT]}\n…\n{text[-_KEPT:]}"
 
 
-# --- when it will be over ---------------------------------------------------------------------------
+# --- the reset time ---------------------------------------------------------------------------------
 
-# "resets", "try again at", "retryDelay:", "x-ratelimit-reset-requests:", "limit reached|": up to where a time begins.
+# "resets", "try again at", "retryDelay:", "x-ratelimit-reset-requests:", "limit reached|": what comes before a time.
 _CUE = re.compile(
     r"(?:(?<![A-Za-z])(?<!onnection )(?<!tream )(?i:reset|retry|again|wait|regain access)|(?<=[a-z])Re(?:set|try)"
     r"|(?i:limit reached)(?=\|))(?i:s|t?ing)?(?i:[\s_\"'\\:={-]{0,8}"
@@ -188,14 +188,14 @@ _ZONE = re.compile(r"\.?\s{0,4}\(?(UTC|GMT|Z|[PE][SD]?T|[A-Z][A-Za-z_]{1,30}(?:/
 
 
 def parse_reset_time(text: str, now: float) -> float | None:
-    """When it goes on, from words such as "try again in 2m 30s"; None where they don't tell."""
+    """The reset time in a text such as "try again in 2m 30s"; None if it has none."""
     text = _trim_middle(text)
     told = (_parse_after_cue(text, cue, now) for cue in _CUE.finditer(text))
     return next((ahead for moment in told if moment and (ahead := _check_is_ahead(moment, now))), None)
 
 
 def _check_is_ahead(moment: float, now: float) -> float | None:
-    """A moment to wait for, given in seconds or milliseconds; None if it is over, or absurd."""
+    """A time to wait for, in seconds, from seconds or milliseconds; None if it is in the past, or absurd."""
     seconds = moment if moment < 1e11 else moment / 1000
     return seconds if now < seconds <= now + _LONGEST else None
 
@@ -233,7 +233,7 @@ def _parse_duration(text: str, at: int) -> float:
 
 
 def _parse_keyed_number(key: str, number: float, now: float) -> float | None:
-    """A number without a unit means seconds only where its key is known to, as `retry-after` is."""
+    """A number without a unit means seconds only if its key implies that, like `retry-after`."""
     if re.search(r"ms\W*\Z", key):
         return now + number / 1000
     return now + number if "after" in key or "seconds" in key else None
@@ -253,13 +253,13 @@ def _parse_calendar(text: str, at: int, now: float) -> float | None:
     if date:
         month, day = _MONTHS.index((date[1] or date[4]).lower()) + 1, int(date[2] or date[3])
         moment = moment.replace(year=int(date[5] or moment.year), month=month, day=day)
-    if moment.timestamp() < now - _JUST_NOW:  # what is only just over has come: it does not mean tomorrow
+    if moment.timestamp() < now - _JUST_NOW:  # a time that has only just passed does not mean tomorrow
         moment = moment.replace(year=moment.year + 1) if date else moment + timedelta(days=1)
     return moment.timestamp()
 
 
 def _parse_zone(text: str, at: int) -> tzinfo | None:
-    """The zone that is named there; None is the one of this machine."""
+    """The time zone named there; None means the zone of this machine."""
     found = _ZONE.match(text, at)
     if found is None or found[1] in ("UTC", "GMT", "Z"):
         return UTC if found else None

@@ -1,8 +1,8 @@
-"""Gemini CLI. Its `result` event tells how it ended; the HTTP status of an error, and retries, stand on standard error.
+"""Gemini CLI. Its `result` event says how it ended; HTTP statuses of errors, and retries, are on standard error.
 
-Two of its own modes are not used. Without a terminal, the model may leave plan mode by itself, and then may do
-everything; and where edits are accepted, so is every redirection of a permitted command. What is permitted is said in a
-policy of ours instead, and it ends with a refusal, so that no rule of the user's or the project's can widen it.
+Two of its modes are not used. Without a terminal, the model can leave plan mode by itself, and then may do
+everything; and the mode that accepts edits also accepts every redirection of a permitted command. Instead, our own
+policy says what is permitted. It ends with a denial, so no rule of the user or the project can extend it.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
     from ralphtool.agents import McpServer
 
 _Kind = TypeVar("_Kind", bound=Struct)
-_OWN = "${GEMINI_CLI_HOME:-~}/.gemini"  # where it keeps what is its user's
+_OWN = "${GEMINI_CLI_HOME:-~}/.gemini"  # the folder of the user's settings
 
-# A folder that it does not know would make it refuse to work, and whoever starts a run trusts the project's.
+# It refuses to work in a folder that is not trusted; a user who starts a run trusts the project's.
 _ENVIRONMENT = {"GEMINI_TELEMETRY_ENABLED": "false", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
-# Where an administrator's policies lie. With any there, it takes none of ours.
+# The folders of an administrator's policies. If there are any, it ignores ours.
 _ADMINISTRATED = ("/etc/gemini-cli/policies", "/Library/Application Support/GeminiCli/policies")
 _EDITING = """\
 [[rule]]
@@ -72,8 +72,8 @@ toolName = ["enter_plan_mode", "exit_plan_mode"]
 decision = "deny"
 priority = 900
 """
-# Its arguments are matched as JSON, in which a quotation mark of a text has a backslash before it. What no rule allows
-# for all arguments, it does not even offer to the model: so all is allowed, and what is elsewhere denied.
+# Arguments are matched as JSON, where quotation marks in a text are escaped. A tool is offered to the model only if a
+# rule allows it for all arguments: so everything is allowed, and paths elsewhere are denied.
 _DRAFTING = """\
 [[rule]]
 toolName = ["write_file", "replace"]
@@ -109,7 +109,7 @@ class Gemini(Program):
         cost="tokens",
         needs=(_OWN,),
         config_paths=(".gemini/",),
-        # By a key, by Vertex AI, and by an account of Google's.
+        # With an API key, with Vertex AI, and with a Google account.
         hosts=(
             *("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "cloudcode-pa.googleapis.com"),
             *("oauth2.googleapis.com", "www.googleapis.com"),
@@ -142,7 +142,7 @@ class Gemini(Program):
         home = _make_linked_home(job.mcp, _linked_home_path(job), _find_home(self.env)) if job.mcp else ""
         if home:
             env["GEMINI_CLI_HOME"] = home
-        # Among the user's own arguments may be one that permits everything.
+        # The user's own arguments may include one that permits everything.
         args = () if job.read_only else self.args
         return Start(argv=(*argv, *args), stdin=_write_prompt(job), env=env, folders=(home,) if home else ())
 
@@ -162,7 +162,7 @@ class Gemini(Program):
 
 
 def _build_drafting_rules(folder: str) -> str:
-    """Files below one folder, and no way out of it."""
+    """Permits only files below one folder, without `..` in their paths."""
     inside = re.escape(json.dumps(folder, ensure_ascii=False)[1:-1])
     pattern = rf'"file_path":"(?:(?!{inside}/)|[^"]*\.\.)'
     return _DRAFTING.format(pattern=json.dumps(pattern, ensure_ascii=False))
@@ -174,7 +174,7 @@ def _has_policies(folder: str) -> bool:
 
 def _write_policy(job: Job, name: str, rules: str) -> str:
     path = os.path.join(job.folder, name)
-    if "," in path:  # it would look for two files, find none, and work without them
+    if "," in path:  # it would look for two files, find neither, and start without a policy
         raise InvalidValue(
             f"gemini can't read a policy from {shorten(path)}: move the project to a path without a comma"
         )
@@ -182,7 +182,7 @@ def _write_policy(job: Job, name: str, rules: str) -> str:
 
 
 def _write_prompt(job: Job) -> str:
-    """Without the marks by which it would send along every file that is merely named: npm's `@types`, `@~/.netrc`."""
+    """With every `@` escaped: it would send along each file that is merely mentioned (npm's `@types`, `@~/.netrc`)."""
     with open(job.prompt, encoding="utf-8", errors="replace") as file:
         return write_file(os.path.join(job.folder, "gemini-prompt.md"), file.read().replace("@", "\\@"))
 
@@ -196,15 +196,15 @@ def _find_home(env: Mapping[str, str]) -> str:
 
 
 def _linked_home_path(job: Job) -> str:
-    """Outside of the project, where neither a search nor another agent comes upon what it links to."""
+    """Outside the project, so that neither a search nor another agent finds the linked files."""
     name = hashlib.sha256(os.path.abspath(job.folder).encode()).hexdigest()[:16]
     return files.private_path("ralph", "gemini", name)
 
 
 def _make_linked_home(mcp: McpServer, ours: str, home: str) -> str:
-    """The user's settings in links, with one more extension among them: the only way to add a server for one run.
+    """Links to the user's settings, plus one extension: the only way to add a server for one run.
 
-    Its settings of a system would do as well, but it takes them only from files that root owns.
+    System settings would work too, but it accepts them only from files that root owns.
     """
     files.clear(ours)
     files.make_private_folders(ours)
@@ -217,7 +217,7 @@ def _make_linked_home(mcp: McpServer, ours: str, home: str) -> str:
     server = {"command": mcp.command[0], "args": list(mcp.command[1:]), "env": mcp.env}
     described = {"name": "ralphtool", "version": "1.0.0", "mcpServers": {"ralphtool": server}}
     write_file(os.path.join(extension, "gemini-extension.json"), json.dumps(described))
-    # Where extensions have to be allowed, one that does not say where it is from ends the program.
+    # If extensions need to be allowed, one without an origin makes the program exit.
     origin = {"source": extension, "type": "local"}
     write_file(os.path.join(extension, ".gemini-extension-install.json"), json.dumps(origin))
     return ours
@@ -260,7 +260,7 @@ class GeminiErrorLine(Struct, frozen=True, tag="error", tag_field="type"):
 
 class GeminiResultLine(Struct, frozen=True, tag="result", tag_field="type"):
     status: str
-    error: Any = None  # these two are looked into only after the status is safe
+    error: Any = None  # these two are decoded only after the status is known
     stats: Any = None
 
 
@@ -279,8 +279,8 @@ class GeminiError(Struct, frozen=True):
     message: str = ""
 
 
-_KEPT = 64 << 10  # of a message: more than enough for a promise
-_HALF = 64 << 10  # of a line on standard error
+_KEPT = 64 << 10  # bytes of a message: more than enough for a promise
+_HALF = 64 << 10  # bytes of a line on standard error
 _DETAILS = ("command", "file_path", "dir_path", "path", "pattern", "query", "prompt")
 _RETRY = re.compile(r"Attempt \d+ failed(?: with status (\d{3})|(:))?")
 _LAST_TRY = "Max attempts reached"
@@ -297,10 +297,10 @@ class GeminiReader(Lines[GeminiLine]):
 
     def __init__(self, home: str = "") -> None:
         super().__init__()
-        self._home = home  # of links, which goes with it
+        self._home = home  # the folder of links, removed at the end
         self._has_begun = False
-        self._half = b""  # of the last line on standard error
-        self._message = ""  # what it has said since it last used a tool
+        self._half = b""  # the incomplete last line of standard error
+        self._message = ""  # its text since it last used a tool
         self._problem = ""
         self._result: GeminiResultLine | None = None
 
@@ -354,7 +354,7 @@ class GeminiReader(Lines[GeminiLine]):
         return [Message(text)] if text.strip() else []
 
     def _failure(self) -> Failure:
-        """What ended it. Where the words don't tell the HTTP status or the cause, its report on standard error does."""
+        """The failure that ended it. If the message lacks the HTTP status or the cause, standard error has it."""
         told = self._errors.decode("utf-8", "replace")
         found = _STATUS.findall(self._problem) or _STATUS.findall(told)
         cause = _CAUSE.search(told)
@@ -362,7 +362,7 @@ class GeminiReader(Lines[GeminiLine]):
         return _build_failure(text, int("".join(found[-1])) if found else None)
 
     def _find_refusal(self) -> list[Event]:
-        """It ended before it began: nobody is logged in, most often."""
+        """It exited before it began: most often the user is not logged in."""
         found = None if self._has_begun else _NO_LOGIN.search(self._errors.decode("utf-8", "replace"))
         return [failures.failure(found[0], 401)] if found else []
 
@@ -376,7 +376,7 @@ def _convert_or_default(value: Any, kind: type[_Kind]) -> _Kind:
 
 def _read_usage(line: GeminiResultLine) -> Iterable[Usage]:
     for model, told in _convert_or_default(line.stats, GeminiStats).models.items():
-        # What it thought is in the total alone.
+        # Reasoning tokens are only in the total.
         written = max(told.output_tokens, told.total_tokens - told.input_tokens)
         if told.input_tokens or written:
             yield Usage(told.input_tokens, written, cached_tokens=told.cached, model=model)
@@ -385,7 +385,7 @@ def _read_usage(line: GeminiResultLine) -> Iterable[Usage]:
 def _read_retry(line: str) -> Iterable[Failure]:
     found = _RETRY.match(line)
     if found and _LAST_TRY not in line:
-        is_quota = found[2] and failures.classify_text(line) == "other"  # only those are told with a colon
+        is_quota = found[2] and failures.classify_text(line) == "other"  # only quota errors have a colon there
         status = 429 if is_quota else found[1]
         yield _build_failure(line[:1000], int(status) if status else None)
 

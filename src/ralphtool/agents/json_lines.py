@@ -1,7 +1,7 @@
-"""Agents that tell what they do as JSON, one object a line.
+"""Agents that report what they do as JSON, one object per line.
 
-A reader names the lines that matter as types, and makes events of them in `take`. What else an agent prints, whole
-lines that are no JSON, half of one at the end, or one without an end, stands in the transcript and is passed over.
+A reader defines the lines that matter as types, and turns them into events in `take`. All other output (lines that
+are not JSON, an incomplete last line, a line without an end) is in the transcript and is ignored here.
 """
 
 from __future__ import annotations
@@ -20,41 +20,41 @@ if TYPE_CHECKING:
 
 __all__ = ["Lines"]
 
-_PIECE = 1 << 20  # bytes that are looked at together
+_PIECE = 1 << 20  # bytes that are processed together
 _SHORT = 2 << 10  # bytes of a line
-_KEPT = 4 << 10  # bytes of the end of standard error, which says why a program did not even begin
+_KEPT = 4 << 10  # bytes of the end of standard error, which says why a program did not start
 
 LineT = TypeVar("LineT")
 
 
 class Lines(Generic[LineT]):
-    """What the readers of such agents share. `decoder` decodes the lines that matter, and refuses all others."""
+    """The common part of the readers of such agents. `decoder` decodes the lines that matter, and refuses others."""
 
     decoder: ClassVar[Decoder[object]]
-    bulk: ClassVar[bytes] = b"\n"  # how lines begin of which only short ones are read; none begins like this
-    longest: ClassVar[int] = 16 << 20  # bytes; nothing that we look for is longer, and a flood shall fill no memory
+    bulk: ClassVar[bytes] = b"\n"  # lines with this prefix are read only if short; no line begins with "\n"
+    longest: ClassVar[int] = 16 << 20  # bytes; nothing that we need is longer, and a flood must not fill the memory
 
     def __init__(self, *, reads_all: bool = True) -> None:
         self._short = self.longest if reads_all else _SHORT
-        self._begun: list[bytes] = []  # pieces of the line that has not ended yet
+        self._begun: list[bytes] = []  # pieces of the incomplete line
         self._size = 0
         self._errors = b""
         self._began = False
-        self.is_over = False  # its terminal event has come
+        self.is_over = False  # its terminal event was read
 
     def take(self, line: LineT) -> Iterable[Event]:
-        """What one line tells."""
+        """The events of one line."""
         raise NotImplementedError
 
     def feed(self, chunk: bytes) -> Iterable[Event]:
-        """The terminal event is kept for `end`, and what it tells for `rest`: nothing is over before the program is."""
+        """The terminal event is kept for `end`, and its data for `rest`: nothing is over before the program ends."""
         events: list[Event] = []
         for start in range(0, len(chunk), _PIECE):
             events += self._read(chunk[start : start + _PIECE])
         return events
 
     def _read(self, piece: bytes) -> list[Event]:
-        """Lines are decoded where they stand, and not copied: most of them are long, and tell what tools told."""
+        """Lines are decoded in place, without a copy: most of them are long results of tools."""
         end = piece.find(b"\n")
         if end < 0:
             self._keep_piece(piece)
@@ -76,13 +76,13 @@ class Lines(Generic[LineT]):
     def rest(self) -> Iterable[Event]:
         last = self._complete_line(b"")
         events = list(self._events(last)) if last else []
-        if not self._began and (complaint := self._complaint()):  # all that a program said that did not even begin
+        if not self._began and (complaint := self._complaint()):  # a program that did not start says nothing else
             failure = failures.failure(complaint)
             events += [failure] if failure.trouble in TRANSIENT else []
         return events
 
     def without_an_end(self, exit_code: int) -> End:
-        """There was no terminal event: whatever the exit code is, that is no success."""
+        """Without a terminal event, nothing counts as success, whatever the exit code is."""
         ending = f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
         complaint = self._complaint()
         return End(False, reason=f"ended without a final event ({ending}){f': {complaint}' if complaint else ''}")
@@ -99,7 +99,7 @@ class Lines(Generic[LineT]):
             self._begun.append(piece)
 
     def _complete_line(self, piece: bytes) -> bytes:
-        """The line that ends with a piece; an empty one if it was too long."""
+        """The line that ends with this piece; empty if it is too long."""
         self._keep_piece(piece)
         line = b"".join(self._begun) if self._size <= self.longest else b""
         self._begun.clear()
@@ -119,12 +119,12 @@ class Lines(Generic[LineT]):
         try:
             return self.decoder.decode(line)  # type: ignore[return-value]
         except ValidationError:
-            return None  # a line that we don't look for
+            return None  # a line that we don't need
         except (DecodeError, UnicodeDecodeError, RecursionError):
             return self._decode_repaired(bytes(line))
 
     def _decode_repaired(self, line: bytes) -> LineT | None:
-        """Programs cut characters in half: their lines are JSON, but not all of it can be decoded."""
+        """Programs cut characters in half, so that a line of JSON is not valid UTF-8."""
         try:
             given = json.loads(line.decode("utf-8", "replace"))
             text = json.dumps(given, ensure_ascii=False).encode("utf-8", "replace")

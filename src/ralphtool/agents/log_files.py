@@ -1,8 +1,8 @@
-"""Agents that print for people, and write down in files what they did: what their readers share.
+"""The common part of readers for agents that print for people, and record their work in files.
 
-What such an agent prints is a mixture of its own words and the model's, and of whatever commands say: it is only shown.
-What has happened is read from its files when it is gone. Both that we know reach their models through litellm, so that
-library's errors are told apart here.
+The output of such an agent mixes its own words with the model's and with the output of commands, so it is only shown.
+What happened is read from its files. Both of the agents that we know use litellm, so that library's errors are
+classified here.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ralphtool.errors import UnsafePath
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LONGEST = 128 << 20  # bytes of a file that an agent writes; nothing sensible is longer
-TAIL = 64 << 10  # so much of the end of a final message is enough
+LONGEST = 128 << 20  # bytes of a file that an agent writes; no sensible file is longer
+TAIL = 64 << 10  # bytes of the end of a final message: enough
 _KEPT = 4 << 10
-_PAUSE = 0.2  # seconds between two pieces of output that are shown
+_PAUSE = 0.2  # seconds between two events with output
 
-# The HTTP status that each kind of litellm's errors stands for.
+# The HTTP status of each kind of litellm error.
 _STATUSES = {
     "AuthenticationError": 401,
     "PermissionDeniedError": 403,
@@ -37,9 +37,9 @@ _STATUSES = {
 
 
 class LogFileReader:
-    """Shows the last line of what the agent prints, now and then."""
+    """Shows the last line of the agent's output now and then."""
 
-    is_over = False  # only its end tells that
+    is_over = False  # unknown until it exits
 
     def __init__(self, *, shows: bool = True) -> None:
         self._printed = b""
@@ -59,7 +59,7 @@ class LogFileReader:
         return ()
 
     def last_error(self) -> str:
-        """The last that it said, which tells why it did not even begin."""
+        """Its last line, which says why it did not start."""
         return find_last_line(self._errors) or find_last_line(self._printed)
 
 
@@ -72,7 +72,7 @@ def find_last_line(data: bytes) -> str:
 
 
 def read_log(path: str) -> bytes:
-    """A file that an agent wrote; nothing if it is not there, no plain file, or beyond all bounds."""
+    """The content of a file that an agent wrote; empty if it is missing, not a regular file, or too large."""
     try:
         fd = files.open_in_project(path)
     except (OSError, UnsafePath):
@@ -87,10 +87,10 @@ def describe_exit(exit_code: int) -> str:
 
 
 def failure(text: str) -> Failure:
-    """An error of litellm's, which begins with its kind: `litellm.RateLimitError: …`."""
+    """A litellm error, which begins with its kind: `litellm.RateLimitError: …`."""
     kind = text.removeprefix("litellm.").partition(":")[0].strip()
     if kind == "ContextWindowExceededError":
         return Failure("context", text[:4000])
-    if kind == "APIConnectionError" or "Exception - Connection error" in text:  # which it takes for the server's
+    if kind == "APIConnectionError" or "Exception - Connection error" in text:  # litellm calls it a server error
         return Failure("network", text[:4000])
     return failures.failure(text, _STATUSES.get(kind))

@@ -1,4 +1,4 @@
-"""mini-swe-agent. It prints for people, and writes what it did into a trajectory: one file of JSON, after each step."""
+"""mini-swe-agent. It prints for people, and records its work in a trajectory: a JSON file, written after each step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Mini(Program):
     program = "mini"
     package = "python -m pip install mini-swe-agent"
     oldest = (2, 4, 0)
-    asks_version = "--help"  # it has no flag for that, but begins with it, unless it is told to be silent
+    asks_version = "--help"  # it has no flag for its version, but prints it first, unless it is set to be silent
     when_asked: ClassVar[dict[str, str]] = {"MSWEA_SILENT_STARTUP": ""}
     skips = "it runs every command that its model asks for"
     kept_to = "can only run commands, and asks before each one"
@@ -66,7 +66,7 @@ class Mini(Program):
     def start(self, job: Job) -> Start:
         trajectory = os.path.join(job.folder, _TRAJECTORY)
         if os.path.lexists(trajectory):
-            os.remove(trajectory)  # of an iteration that was interrupted
+            os.remove(trajectory)  # from an interrupted iteration
         argv = [*self.command, "--yolo", "--exit-immediately", "--output", trajectory]
         if self.model:
             argv += ["--model", self.model]
@@ -79,23 +79,23 @@ class Mini(Program):
         return MiniReader(job.folder, shows=not job.is_past)
 
     def _base_config(self) -> list[str]:
-        """Its default configuration, which it drops when it is given another: ours has nothing but the task."""
+        """Its default configuration must be named, since it drops it if given another one: ours has only the task."""
         if any(one in ("-c", "--config") or one.startswith("--config=") for one in self.args):
             return []
         return ["--config", self._find_setting("MSWEA_MINI_CONFIG_PATH") or "mini.yaml"]
 
     def _defaults(self) -> dict[str, str]:
-        """So that it asks nothing when it is first started, and takes models whose price it does not know."""
+        """Makes it ask nothing on its first start, and accept models with unknown prices."""
         wanted = {"MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "MSWEA_SILENT_STARTUP": "1"}
         return {name: value for name, value in wanted.items() if not self._find_setting(name)}
 
     def _find_setting(self, name: str) -> str:
-        """What the user has set, in the environment or in its own file."""
+        """The user's setting, from the environment or from mini's own file."""
         return self.env.get(name) or os.environ.get(name) or _read_own_settings(os.environ | self.env).get(name, "")
 
 
 def _read_own_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """What stands in the file in which it keeps its settings."""
+    """The contents of its settings file."""
     home = env.get("HOME", "")
     usual = (
         env.get("XDG_CONFIG_HOME") or os.path.join(home, ".config"),
@@ -112,7 +112,7 @@ _OURS = ("MSWEA_", "export MSWEA_")
 
 
 def _write_task(job: Job) -> str:
-    """The path of a configuration that holds the prompt: an argument could not hold a long one."""
+    """The path of a configuration that contains the prompt, which may be too long for an argument."""
     with open(job.prompt, encoding="utf-8", errors="replace") as file:
         text = f"{_NOTE}\n{file.read()}"
     path = os.path.join(job.folder, f"{os.path.basename(job.prompt)}.mini.yaml")
@@ -120,11 +120,11 @@ def _write_task(job: Job) -> str:
 
 
 def _quote(text: str) -> str:
-    """A text in YAML: as in JSON, but a character that JSON would write in two halves is written as one."""
+    """A text in YAML: as in JSON, but without surrogate pairs."""
     return re.sub(r"[^ -~]", lambda found: f"\\U{ord(found[0]):08x}", json.dumps(text, ensure_ascii=False))
 
 
-# --- what it wrote ----------------------------------------------------------------------------------
+# --- its trajectory ---------------------------------------------------------------------------------
 
 
 class MiniStats(Struct, frozen=True):
@@ -173,7 +173,7 @@ class MessageExtra(Struct, frozen=True):
     exception_info: Any = None
 
     def result(self) -> Result | None:
-        """What came of a command; the one that submits the work counts as not run."""
+        """The result of a command; the one that submits the work counts as not run."""
         if not isinstance(self.raw_output, str) or self.exception_info == _NOT_RUN:
             return None
         problem = self.exception_info if isinstance(self.exception_info, str) else ""
@@ -196,12 +196,12 @@ class MiniReader(log_files.LogFileReader):
         super().__init__(shows=shows)
         self._path = os.path.join(folder, _TRAJECTORY)
         self._info: TrajectoryInfo | None = None
-        self._begun = b""  # a line of standard error that has not ended
+        self._begun = b""  # the incomplete last line of standard error
         self._error = ""
         self._message = ""
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
-        """What models and commands say goes to standard output: a line here is its own, at least where it begins."""
+        """Output of models and commands goes to standard output, so at least the start of a line here is mini's own."""
         super().feed_errors(chunk)
         *lines, last = (self._begun + chunk).split(b"\n")
         self._begun = last[-_LONGEST_LINE:]
@@ -219,7 +219,7 @@ class MiniReader(log_files.LogFileReader):
 
     def end(self, exit_code: int) -> End:
         status = self._info.exit_status if self._info else None
-        message = self._message  # what it submits is only what a command printed
+        message = self._message  # its submission is only the output of a command
         if status == "Submitted" and exit_code == 0:
             return End(True, message[-log_files.TAIL :], status)
         said = self._error or status or self.last_error()
@@ -227,7 +227,7 @@ class MiniReader(log_files.LogFileReader):
         return End(False, message[-log_files.TAIL :], reason)
 
     def _failed(self, said: list[TrajectoryMessage]) -> Iterator[Failure]:
-        """An error ends it, and stands in the last message."""
+        """An error ends it, and is in the last message."""
         last = said[-1] if said else TrajectoryMessage()
         if last.role == "exit" and last.extra.exception_str is not None:
             kind = f"{self._info.exit_status if self._info else ''}: "
@@ -239,7 +239,7 @@ def _decode_trajectory(data: bytes) -> Trajectory | None:
     try:
         return _TRAJECTORIES.decode(data)
     except (DecodeError, UnicodeDecodeError, RecursionError):
-        return None  # there is none, only half of one, or something else
+        return None  # missing, incomplete, or something else
 
 
 def _decode_message(raw: Raw) -> TrajectoryMessage | None:
@@ -267,7 +267,7 @@ def _read_usage(said: list[TrajectoryMessage], info: TrajectoryInfo) -> Iterator
     yield Usage(
         sum(one.prompt_tokens or 0 for one in tokens),
         sum(one.completion_tokens or 0 for one in tokens),
-        (info.model_stats.instance_cost or None) if info.model_stats else None,  # 0 where it does not know the prices
+        (info.model_stats.instance_cost or None) if info.model_stats else None,  # 0 if it does not know the prices
         sum(one.prompt_tokens_details.cached_tokens or 0 for one in tokens if one.prompt_tokens_details),
         next((one.model or "" for one in responses), ""),
     )

@@ -1,6 +1,6 @@
-"""opencode. It has no final event: its work is done if its last step ended with "stop", and no error came after that.
+"""opencode. It has no final event: its work is done if its last step ended with "stop" and no error came after that.
 
-When it tries again, it says so in its log alone. So that is asked for, on standard error.
+It reports retries only in its log, so the log is printed to standard error.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _CONTENT = "OPENCODE_CONFIG_CONTENT"  # it merges this with the user's own files
 _ENVIRONMENT = {"OPENCODE_DISABLE_AUTOUPDATE": "1"}
 _READER = "ralphtool-reader"
 
-# The last rule that fits decides. Rules of an agent come after all others. Output must not go to files anywhere.
-# Its rules look at a command's text only: what could make another one of it is refused.
+# The last matching rule decides. Rules of an agent come after all others. Output must not be redirected to files.
+# Rules see only a command's text, so anything that could turn it into another command is refused.
 _COMMANDS = {"*": "deny", "ralphtool agent *": "allow"} | {
     f"ralphtool agent *{trick}*": "deny" for trick in (">", "`", "$(", "${")
 }
@@ -64,7 +64,7 @@ _LOOKING = {
 }
 
 
-# What the project says, plugins included, it could have written itself; and these rules would come before ours.
+# The agent could have written the project's configuration and plugins itself; and these rules would override ours.
 _CLOSED = {"OPENCODE_DISABLE_PROJECT_CONFIG": "1", "OPENCODE_PERMISSION": ""}
 
 
@@ -94,7 +94,7 @@ class OpenCode(Program):
     )
 
     def start(self, job: Job) -> Start:
-        """`--dir`, because it believes PWD more than where it stands. With a title it asks the model for none."""
+        """`--dir`, because it trusts PWD more than its working directory. With a title it asks the model for none."""
         argv = [*self.command, "run", "--format", "json", "--print-logs", "--log-level", "ERROR"]
         argv += ["--dir", os.path.abspath(job.root), "--title", "ralphtool"]
         if self.model:
@@ -124,7 +124,7 @@ class OpenCode(Program):
         return json.dumps(_merge_tables(theirs, self._config(job)))
 
     def _config(self, job: Job) -> dict[str, Any]:
-        """What is refused shall be told to the model, and not end the run."""
+        """A refused action must be reported to the model, and not end the run."""
         config: dict[str, Any] = {"experimental": {"continue_loop_on_deny": True}}
         if job.read_only:
             config["agent"] = {_READER: {"mode": "primary", "permission": _LOOKING | _build_drafting(job.draft)}}
@@ -137,8 +137,8 @@ class OpenCode(Program):
 
 
 def _build_drafting(folder: str) -> dict[str, Any]:
-    """What lets it write into one folder. It names files as seen from the project, which may be elsewhere: the end of
-    the folder's path, which has the name of the run in it, is enough to know it by."""
+    """Rules that let it write into one folder. Its paths are relative to the project, which may be elsewhere; but the
+    end of the folder's path, which contains the name of the run, is enough to identify it."""
     if not folder:
         return {}
     end = "/".join(folder.split("/")[-3:])
@@ -147,7 +147,7 @@ def _build_drafting(folder: str) -> dict[str, Any]:
 
 
 def _merge_tables(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, Any]:
-    """Ours over theirs, key by key."""
+    """Merges key by key; ours take precedence."""
     both = {
         key: _merge_tables(theirs[key], value) for key, value in ours.items() if _are_tables(theirs.get(key), value)
     }
@@ -159,7 +159,7 @@ def _are_tables(*values: object) -> bool:
 
 
 def _drop_agent_option(args: Sequence[str]) -> list[str]:
-    """Asked for two agents it takes its usual one, which may change everything."""
+    """If two agents are named, it uses its default one, which may change everything."""
     kept: list[str] = []
     rest = iter(args)
     for one in rest:
@@ -176,7 +176,7 @@ def _drop_agent_option(args: Sequence[str]) -> list[str]:
 class TextPart(Struct, frozen=True):
     text: str = ""
     message_id: str | None = field(name="messageID", default=None)
-    synthetic: bool | None = None  # said in the user's name, by the program itself
+    synthetic: bool | None = None  # sent as the user, by the program itself
 
 
 class TextLine(Struct, frozen=True, tag="text", tag_field="type"):
@@ -196,7 +196,7 @@ class ToolState(Struct, frozen=True):
     status: Any = None
     output: Any = None
     error: Any = None
-    metadata: Raw = Raw()  # of which some tools have as much as of output
+    metadata: Raw = Raw()  # for some tools as large as the output
 
     def result(self) -> Result:
         text = next((one for one in (self.output, self.error) if isinstance(one, str)), "")
@@ -233,7 +233,7 @@ class OpenCodeTokens(Struct, frozen=True):
     cache: CachedTokens | None = None
 
     def usage(self, cost: float | None) -> Usage:
-        """A cost of nothing means that it knows no price."""
+        """A cost of 0 means that it does not know the price."""
         cache = self.cache or CachedTokens()
         cached = cache.read or 0
         read = (self.input or 0) + (cache.write or 0) + cached
@@ -253,7 +253,7 @@ class FinishLine(Struct, frozen=True, tag="step_finish", tag_field="type"):
 
 class OpenCodeErrorData(Struct, frozen=True, rename="camel"):
     message: str | None = None
-    ref: str | None = None  # of what its log says about a fault of its own
+    ref: str | None = None  # identifies an internal error in its log
     status_code: int | None = None
     response_headers: dict[str, Any] | None = None
 
@@ -271,7 +271,7 @@ _NAMES: dict[str | None, Trouble] = {"ContextOverflowError": "context", "Provide
 _VALUE = rb'("(?:[^"\\]|\\.)*"|\S+)'
 _LOGGED = re.compile(rb'message="stream error" .*?\berror\.error=' + _VALUE)
 _FAULT = re.compile(rb"message=failed ref=\S+ error=" + _VALUE)
-_SMALL = re.compile(rb"\bsmall=true\b")  # what it asks for beside the work, such as titles
+_SMALL = re.compile(rb"\bsmall=true\b")  # side requests, such as for titles
 _CLASS = re.compile(r"\A\w*Error: ")
 _CUT = "the model's answer was cut off"
 _LONGEST = 64 << 10  # bytes of a line of the log
@@ -284,13 +284,13 @@ class OpenCodeReader(Lines["StartLine | TextLine | OpenCodeToolLine | FinishLine
 
     def __init__(self) -> None:
         super().__init__()
-        self._log = b""  # the line that has not ended yet
-        self._logged = ""  # the last error of the log
-        self._fault = ""  # of the program's own, such as a model that it does not know
-        self._told: Failure | None = None  # the last error that it told as an event
-        self._begun_by: str | None = None  # the message of a step that has not ended
+        self._log = b""  # the incomplete last line
+        self._logged = ""  # the last error in the log
+        self._fault = ""  # an internal error, such as an unknown model
+        self._told: Failure | None = None  # the last error that it reported as an event
+        self._begun_by: str | None = None  # the message of an unfinished step
         self._finish: FinishPart | None = None
-        self._error: Failure | None = None  # that came after the last step
+        self._error: Failure | None = None  # an error after the last step
         self._speaker: str | None = None
         self._said: list[str] = []
 
@@ -318,13 +318,13 @@ class OpenCodeReader(Lines["StartLine | TextLine | OpenCodeToolLine | FinishLine
         return [event for line in lines for event in self._read_log(line)]
 
     def end(self, exit_code: int) -> End:
-        """It exits with 1 for an error that it got over, too."""
+        """It exits with 1 even for an error that it recovered from."""
         if self._error is not None:
             return End(False, self._message(), self._fault or self._error.text)
         if self._finish is None:
             return self.without_an_end(exit_code)
         expected = 0 if self._told is None else 1
-        # It has no last word of its own: if it lingers after its last step, we end it ourselves.
+        # It has no terminal event: if it lingers after its last step, we end it ourselves.
         if self._finish.reason == "stop" and exit_code in (expected, -signal.SIGTERM, 128 + signal.SIGTERM):
             return End(True, self._message(), "stop")
         ended = f"its last step ended with {self._finish.reason}, exit status {exit_code}"
@@ -345,7 +345,7 @@ class OpenCodeReader(Lines["StartLine | TextLine | OpenCodeToolLine | FinishLine
         return "\n".join(self._said) if is_last else ""
 
     def _begin_step(self, message_id: str | None) -> Iterable[Event]:
-        """The same step again, in the same message: its first answer broke off, of which even the log says nothing."""
+        """If a step starts twice in the same message, its first answer broke off; not even the log reports that."""
         is_again = message_id is not None and message_id == self._begun_by
         self._begun_by = message_id
         return (Failure("network", _CUT),) if is_again else ()
@@ -367,9 +367,9 @@ class OpenCodeReader(Lines["StartLine | TextLine | OpenCodeToolLine | FinishLine
         return self._read_retry(_CLASS.sub("", _unquote(found[1]))) if found and not _SMALL.search(line) else ()
 
     def _read_retry(self, text: str) -> Iterable[Event]:
-        """An error in words alone. If they mean nothing to us, and it tries again, it was one of the server's."""
+        """An error as text only. If the text is unknown but the request is retried, it was a server error."""
         if self._told is not None and self._told.text == text:
-            return ()  # told already, with its status
+            return ()  # already reported, with its status
         failure = failures.failure(text)
         if failure.trouble == "other" and text == self._logged:
             failure = Failure("overload", text)

@@ -1,4 +1,4 @@
-"""What the runners of well-known programs share: their options, and whether the program is there and new enough."""
+"""The common part of the runners of known programs: options, and whether the program is installed and new enough."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["Program"]
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
-_PATIENCE = 60.0  # seconds for a program to tell its version, on however busy a machine
+_PATIENCE = 60.0  # seconds for a program to print its version, even on a busy machine
 _OR_ELSE = re.compile(r"\$\{(\w+):-([^}]*)\}")
-# Of the makers whose models most people use, for programs that take any.
+# Of the most popular providers, for programs that support any.
 KEYS = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"),
     *("DEEPSEEK_API_KEY", "GROQ_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY", "AZURE_API_KEY"),
 )
-# Where these are reached. Azure has a host for each customer, which is in a variable.
+# The hosts of these providers. Azure has one host per customer, which is in a variable.
 HOSTS = (
     *("api.anthropic.com", "api.openai.com", "generativelanguage.googleapis.com", "openrouter.ai"),
     *("api.deepseek.com", "api.groq.com", "api.mistral.ai", "api.x.ai"),
@@ -38,26 +38,26 @@ HOSTS = (
 
 
 class Login(NamedTuple):
-    """Whether an agent's user is logged in, and how that is known."""
+    """Whether an agent's user is logged in, and the evidence."""
 
     answer: Literal["yes", "no", "unknown"]
     because: str
 
 
 class Program:
-    """A program that somebody else makes. A subclass says what it is called, and how it is got."""
+    """A third-party program. A subclass defines its name, and how to install it."""
 
     program: ClassVar[str]
     package: ClassVar[str]  # the command that installs it
     oldest: ClassVar[tuple[int, int, int]]
     asks_version: ClassVar[str] = "--version"
-    when_asked: ClassVar[dict[str, str]] = {}  # variables that it needs for that
-    skips: ClassVar[str]  # what it does without asking when all is permitted
-    kept_to: ClassVar[str]  # what it can do when not
-    needs_all: ClassVar[bool] = False  # it can do nothing when not
-    title: ClassVar[str] = ""  # what its maker calls it, if that is not the name of the program
+    when_asked: ClassVar[dict[str, str]] = {}  # variables that it needs to print its version
+    skips: ClassVar[str]  # what it does without asking if everything is permitted
+    kept_to: ClassVar[str]  # what it can do otherwise
+    needs_all: ClassVar[bool] = False  # otherwise it can do nothing
+    title: ClassVar[str] = ""  # its official name, if that differs from the program's
     patience: float = _PATIENCE
-    tells: ClassVar[Traits] = Traits()  # its traits, but for what depends on the options
+    tells: ClassVar[Traits] = Traits()  # its traits, except those that depend on the options
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
@@ -71,7 +71,7 @@ class Program:
         self.traits = structs.replace(self.tells, is_kept=not self.may_do_all, notices=self.notices())
 
     def notices(self) -> tuple[str, ...]:
-        """What the user has allowed, in plain words."""
+        """What the user has permitted, in plain words."""
         if self.is_boxed and self.may_do_all:
             return (f'{self.name} runs without asking, restricted by its box (permissions = "edit" changes that)',)
         if self.may_do_all:
@@ -95,7 +95,7 @@ class Program:
             )
 
     def version(self) -> tuple[int, int, int]:
-        """What the program says itself, asked once; InvalidValue if it says nothing of the kind."""
+        """The version that the program prints, read once; InvalidValue if it prints none."""
         if self._told is None:
             self._told = self._read_version()
         return self._told
@@ -113,7 +113,7 @@ class Program:
         return major, minor, patch
 
     def login(self, root: str) -> Login:
-        """Whether its user is logged in, as far as that can be seen from here. No model is asked, and no network."""
+        """Whether its user is logged in, as far as can be seen without calling a model or the network."""
         known, env = self.traits.credentials, os.environ | self.env
         if name := next((name for name in known.variables if env.get(name)), None):
             return Login("yes", f"{name} is set")
@@ -139,7 +139,7 @@ class Program:
         return "yes" if code == 0 else "no" if code == 1 else "unknown"
 
     def _run_program(self, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        """What it answers; all of its processes are ended if it does not."""
+        """Its response; if it gives none in time, all its processes are killed."""
         command, pipe = [*self.command, *arguments], subprocess.PIPE
         try:
             process = subprocess.Popen(
@@ -158,7 +158,7 @@ class Program:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             for each in (process.stdout, process.stderr):
-                each.close() if each else None  # somebody else may still hold the other end
+                each.close() if each else None  # another process may still hold the other end
             raise self._version_error(f"no response within {self.patience:.3g} seconds") from None
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
@@ -170,7 +170,7 @@ class Program:
 
 
 def write_file(path: str, text: str) -> str:
-    """Puts a file there that the program is to read; its path again."""
+    """Writes a file for the program; returns its path."""
     with open(path, "w", encoding="utf-8", errors="replace") as file:
         file.write(text)
     return path
@@ -181,26 +181,26 @@ def format_version(version: tuple[int, ...]) -> str:
 
 
 def _expand_path(path: str, env: Mapping[str, str], root: str) -> str:
-    """A path as in Credentials, with the agent's own environment."""
+    """Expands a path as in Credentials, with the agent's own environment."""
     chosen = _OR_ELSE.sub(lambda found: env.get(found[1]) or found[2], path)
     home = env.get("HOME") or os.path.expanduser("~")
     return os.path.join(root, home + chosen[1:] if chosen.startswith("~") else chosen)
 
 
 def list_needs(runner: Runner, root: str) -> list[str]:
-    """What is there of the files and folders that an agent's program keeps for itself."""
+    """Those of the files and folders in an agent's `needs` that exist."""
     return _find_own(runner, runner.traits.needs, root)
 
 
 def list_logins(runner: Runner, root: str) -> list[str]:
-    """Those by which it is logged in."""
+    """Those of its credentials files that exist."""
     return _find_own(runner, runner.traits.credentials.files, root)
 
 
 def _find_own(runner: Runner, named: Sequence[str], root: str) -> list[str]:
     env = os.environ | getattr(runner, "env", {})
     paths = [_expand_path(path, env, root) for path in named]
-    # One that is a link itself is named as the program names it.
+    # A path that is itself a link keeps the name that the program uses.
     return [
         os.path.join(os.path.realpath(os.path.dirname(one)), os.path.basename(one))
         for one in paths

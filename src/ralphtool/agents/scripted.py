@@ -1,6 +1,6 @@
 """The scripted agent: plays a script instead of asking a model. See docs/scripted-agent.md.
 
-For demonstrations, for our own tests, and for people who want to see what their gates make of good and bad work.
+For demonstrations, for our own tests, and for people who want to see how their gates judge good and bad work.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ralphtool.typed import build_decoder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# A file that is started by its path is compiled each time: a loader keeps what it has compiled.
+# A file that is started by its path is compiled each time; a loader caches the compiled code.
 _START = """\
 import sys, importlib.machinery
 del sys.argv[0]
@@ -43,7 +43,7 @@ exec(importlib.machinery.SourceFileLoader("scripted_program", sys.argv[0]).get_c
 
 
 class Scripted:
-    """`args` holds the script's path."""
+    """`args` contains the script's path."""
 
     traits = Traits(cost="told", example='args = ["script.toml"]')
 
@@ -58,8 +58,8 @@ class Scripted:
             raise InvalidValue("the script is invalid:\n" + "\n".join(problems))
 
     def start(self, job: Job) -> Start:
-        # By its path, not with -m: so nothing but the standard library is loaded, and nothing from the tree that
-        # it works in. With -P, our modules beside it can't be taken for the standard library's either.
+        # By its path, not with -m: so only the standard library is loaded, and nothing from the tree that it works
+        # in. With -P, our modules next to it can't shadow those of the standard library either.
         argv = (sys.executable, "-P", "-c", _START, os.path.abspath(scripted_program.__file__), self._script_path())
         draft = {"RALPH_DRAFT": job.draft} if job.draft else {}
         return Start(argv=argv, stdin=job.prompt, env={"RALPH_ATTEMPT": str(job.attempt), **draft, **self._env})
@@ -84,7 +84,7 @@ Amount = Annotated[float, Meta(ge=0)]
 
 
 class ScriptedLineBase(Struct, frozen=True, tag_field="type"):
-    """One line of the player's output; fields that we don't know are passed over."""
+    """One line of the player's output; unknown fields are ignored."""
 
 
 class ScriptedMessageLine(ScriptedLineBase, frozen=True, tag="message"):
@@ -118,7 +118,7 @@ ScriptedLine = ScriptedMessageLine | ScriptedToolLine | ScriptedUsageLine | Scri
 
 
 class ScriptedReader(Lines[ScriptedLine]):
-    """Makes events of the player's lines."""
+    """Turns the player's lines into events."""
 
     decoder: ClassVar[Decoder[Any]] = build_decoder(ScriptedLine)
     longest = 1 << 20

@@ -2,10 +2,11 @@
 
     python -m ralphtool.agents.scripted_program SCRIPT <prompt
 
-It does what an agent does, in the real working tree and as a real process: it takes the prompt from its standard
-input, calls `ralphtool agent …`, and prints one JSON object a line. It imports the standard library only.
+It does what an agent does, in the real working tree and as a real process: it reads the prompt from its standard
+input, calls `ralphtool agent …`, and prints one JSON object per line. It imports only the standard library.
 
-One file, over 500 lines: it is started by its path for every iteration (see `scripted`), and imports no module of ours.
+One file, although over 500 lines: it is started by its path for every iteration (see `scripted`), and imports none of
+our modules.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import sys
 import time
 
-TYPE_CHECKING = False  # not from `typing`: it would take an eighth of the time of a short turn
+TYPE_CHECKING = False  # importing `typing` would take an eighth of the time of a short turn
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterable, Mapping
@@ -26,26 +27,26 @@ if TYPE_CHECKING:
 
 _USAGE = "usage: python -m ralphtool.agents.scripted_program SCRIPT <prompt\n"
 _TROUBLES = ("rate-limit", "overload", "network", "login", "context", "other")
-_LONGEST = 1e9  # seconds: what the system can sleep at once
+_LONGEST = 1e9  # seconds: the longest single sleep
 
 
 class TurnFailed(Exception):
-    """A step can't be played, or says that the turn has failed."""
+    """A step can't be played, or ends the turn as failed."""
 
 
 class ScriptExit(Exception):
-    """The script says `exit`: no more is printed."""
+    """The script says `exit`: nothing more is printed."""
 
     def __init__(self, status: int) -> None:
         super().__init__(status)
         self.status = status
 
 
-# --- a turn that is played --------------------------------------------------------------------------
+# --- the state of a turn ----------------------------------------------------------------------------
 
 
 class ScriptTurn:
-    """What a turn is about, and what it has come to so far."""
+    """The inputs of a turn, and its state so far."""
 
     def __init__(self, prompt: str, environment: Mapping[str, str]) -> None:
         attempt = environment.get("RALPH_ATTEMPT", "")
@@ -67,7 +68,7 @@ class ScriptTurn:
         self._is_mid_line = not data.endswith(b"\n") if data else self._is_mid_line
 
     def emit(self, type: str, **fields: Any) -> None:
-        """One event. What stands raw in front of it gets a line of its own."""
+        """Prints one event; ends an incomplete raw line first."""
         line = json.dumps({"type": type, **fields}).encode() + b"\n"
         self.raw(b"\n" + line if self._is_mid_line else line)
 
@@ -75,13 +76,13 @@ class ScriptTurn:
         self.emit("tool", name=name, detail=detail)
 
     def fill_placeholders(self, text: str) -> str:
-        # Not str.format: commands and messages are full of braces that are nobody's fields.
+        # Not str.format: commands and messages contain many other braces.
         for name in ("token", "story", "attempt"):
             text = text.replace("{" + name + "}", str(getattr(self, name)))
         return text
 
     def promise(self, text: str) -> None:
-        """The final message is what was said last, and the promise."""
+        """The final message is the last message plus the promise."""
         if not self.token:
             raise TurnFailed("the prompt has no line `token: …` to promise with")
         line = f"<promise>{text}</promise>"
@@ -95,7 +96,7 @@ class ScriptTurn:
 
 
 def _find_token(prompt: str) -> str:
-    """The last one: what stands further up may be a quotation."""
+    """The last one: earlier ones may be quotations."""
     lines = [line.strip() for line in prompt.splitlines()]
     told = [line.removeprefix("token:").strip() for line in lines if line.startswith("token:")]
     return told[-1] if told else ""
@@ -111,13 +112,13 @@ def _write_all(fd: int, data: bytes) -> None:
 
 
 def _is_outside(path: str) -> bool:
-    """Whether a path leads out of the working directory, or to itself, as far as its letters tell."""
+    """Whether a path leads out of the working directory, or to that itself, judging by its text alone."""
     plain = os.path.normpath(path)
     return os.path.isabs(plain) or plain in (".", "..") or plain.startswith("../")
 
 
 def _resolve_path(path: str, *, follow: bool) -> str:
-    """Where a path of the script leads; not out of the working directory, unless it begins with `!`."""
+    """Resolves a path of the script; it must be inside the working directory, unless it begins with `!`."""
     if path.startswith("!"):
         return path[1:]
     home = os.path.realpath(os.curdir)
@@ -198,7 +199,7 @@ def _run(turn: ScriptTurn, step: Step) -> None:
         ["/bin/sh", "-c", command], stdin=subprocess.DEVNULL, stdout=2, stderr=2, start_new_session=behind
     )
     if behind:
-        child.returncode = 0  # nobody waits for it, and Popen shall not complain about that
+        child.returncode = 0  # it is not waited for: this keeps Popen from warning about that
         return
     status = child.wait()
     ending = f"exit status {status}" if status >= 0 else f"ended by signal {-status}"
@@ -272,7 +273,7 @@ def _observe(turn: ScriptTurn, step: Step) -> None:
     _call_agent("observe", *options, "--", step["observe"], step["title"])
 
 
-# --- steps: what is said, and how it ends -----------------------------------------------------------
+# --- steps: messages and endings --------------------------------------------------------------------
 
 
 def _say(turn: ScriptTurn, step: Step) -> None:
@@ -316,7 +317,7 @@ def _hang(turn: ScriptTurn, step: Step) -> None:
 
 
 def _close(turn: ScriptTurn, step: Step) -> None:
-    # Not os.close: the next file that is opened would get the free number, and our events with it.
+    # Not os.close: the next file to be opened would get the free descriptor, and then our events.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, ("stdout", "stderr").index(step["close"]) + 1)
     os.close(nowhere)
@@ -342,11 +343,11 @@ def _forge(turn: ScriptTurn, step: Step) -> None:
     turn.final = turn.fill_placeholders(step["forge"])
 
 
-# --- what a script may say --------------------------------------------------------------------------
+# --- checking a script ------------------------------------------------------------------------------
 
 
 class ValueRule:
-    """What may stand at a key, in words and as a test."""
+    """The values that a key may have, in words and as a test."""
 
     def __init__(self, words: str, fits: Callable[[Any], bool]) -> None:
         self.words = words
@@ -404,7 +405,7 @@ _ATTEMPTS = ValueRule("a whole number, at least 1, or a list of them", _are_atte
 
 
 class StepKind:
-    """A kind of step: what plays it, what its own key holds, and which keys it needs or may have besides."""
+    """A kind of step: its function, the value of its own key, and the other keys that it needs or may have."""
 
     def __init__(
         self,
@@ -457,7 +458,7 @@ _USED = {"input_tokens": _WHOLE, "output_tokens": _WHOLE, "cost": _NUMBER}
 
 
 def find_problems(path: str) -> list[str]:
-    """What is wrong with a script, for people: each names the turn and the step. None: it can be played."""
+    """The problems of a script, for people: each names its turn and step. Empty if it can be played."""
     return _load(path)[1]
 
 
@@ -497,7 +498,7 @@ def _find_problems(script: dict[str, Any]) -> Iterable[str]:
 
 
 def _find_part_problems(where: str, part: Step, needs: dict[str, ValueRule], may: dict[str, ValueRule]) -> list[str]:
-    """Of a turn, or of the defaults, with their steps."""
+    """The problems of a turn, or of the defaults, including their steps."""
     if found := _find_table_problems(where, part, needs, may):
         return found
     for number, step in enumerate(part.get("steps", []), 1):
@@ -571,19 +572,19 @@ def _play(turn: ScriptTurn, script: dict[str, Any]) -> None:
             STEP_KINDS[name].play(turn, step)
         except (TurnFailed, OSError) as error:
             raise TurnFailed(f"step {number} ({name}): {error}") from None
-    if steps and "error" in steps[-1]:  # an agent that has nothing more to say after its error ended with it
+    if steps and "error" in steps[-1]:  # an error as the last step is how the turn ended
         raise TurnFailed(steps[-1].get("text", steps[-1]["error"]))
 
 
 def _read_prompt() -> str:
     if sys.stdin is None or sys.stdin.isatty():
-        return ""  # somebody tries it by hand
+        return ""  # started by hand
     return sys.stdin.buffer.read().decode("utf-8", "replace")
 
 
 def main(arguments: list[str]) -> int:
     for number in (signal.SIGINT, signal.SIGPIPE):
-        signal.signal(number, signal.SIG_DFL)  # dies of them as other programs do, without a traceback
+        signal.signal(number, signal.SIG_DFL)  # die of them like other programs, without a traceback
     if len(arguments) != 1:
         _write_all(2, _USAGE.encode())
         return 2

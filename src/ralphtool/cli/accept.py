@@ -1,4 +1,4 @@
-"""What a person decides about finished work: accept, reject."""
+"""Decisions of people about finished work: accept, reject."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ralphtool.loop.acceptance import DecisionPlan
     from ralphtool.record.steering import Action
 
-_PATIENCE = 30.0  # seconds for a run to hear it: one that is at work does within one
+_PATIENCE = 30.0  # seconds for a run to respond: it normally takes less than one
 _CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 
 
@@ -83,11 +83,11 @@ def _decide(action: Action, name: str, why: str, change: str | None) -> None:
         click.echo(f"  ralphtool run {change}")
 
 
-# --- what is meant ----------------------------------------------------------------------------------
+# --- change and entry -------------------------------------------------------------------------------
 
 
 def _find_change(root: str, name: str, change: str | None) -> str:
-    """As for every command; the name of an attempt also tells the change by itself."""
+    """As for every command; the name of an attempt also identifies the change."""
     if change is None:
         found = [one for one in overview.list_names(root) if _is_named_in_full(root, one, name)]
         if len(found) == 1:
@@ -99,12 +99,12 @@ def _is_named_in_full(root: str, change: str, name: str) -> bool:
     try:
         prd_ids = [prd_id for prd_id, _ in targets.list_stories(root, change)]
     except RalphError:
-        return False  # what can't be read is not what is meant
+        return False  # an unreadable change can't be the one
     return name in prd_ids or _parse_entry(name) in prd_ids
 
 
 def _parse_entry(name: str) -> str:
-    """What stands before the number of an attempt."""
+    """The part before the number of an attempt."""
     before, _, number = name.rpartition("-")
     return before if number.isascii() and number.isdigit() else ""
 
@@ -130,7 +130,7 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
 
 
 def _describe_person(root: str) -> str:
-    """Who says it, as git knows them, in one line."""
+    """The user's name and email from git, in one line."""
     repository = Repository.find(root)
     known = [repository.text("config", f"user.{key}", check=False) if repository else "" for key in ("name", "email")]
     name = known[0] or _find_login_name()
@@ -144,11 +144,11 @@ def _find_login_name() -> str:
         return "somebody"
 
 
-# --- now, or through the run ------------------------------------------------------------------------
+# --- here, or by the run ----------------------------------------------------------------------------
 
 
 def _settle(root: str, change: str, said: SteeringCommand) -> tuple[bool, DecisionPlan]:
-    """Whether a run is to carry it out, and what it comes to. A run may begin or end at this very moment."""
+    """Whether a run carries it out, and the plan. A run may begin or end at the same moment."""
     while True:
         if run := targets.find_run_lock(root, change):
             made = idle.plan(root, change, said)
@@ -163,7 +163,7 @@ def _settle(root: str, change: str, said: SteeringCommand) -> tuple[bool, Decisi
 
 
 def _tell_run(root: str, change: str, run: str, said: SteeringCommand) -> bool:
-    """Waits until the run has heard it: it believes only a command that it can look at. False if it is over."""
+    """Waits for the run's reply, because a run accepts only commands that are alive. False if the run is over."""
     record = LineReader(layout.events(root, run))
     list(record.new_without_prose())
     id = idle.send(root, change, said)

@@ -1,10 +1,10 @@
 """`ralphtool agent …`: the commands that an agent, or another orchestrator, calls.
 
-Programs read this: stdout is one JSON object, and so is stderr when something fails. An agent calls it
+For programs: stdout is one JSON object, and so is stderr when something fails. An agent calls it
 dozens of times in an iteration, so it parses its own command line and imports no more than a command
-needs; `tests/test_hot_path.py` holds the list.
+needs; `tests/test_hot_path.py` has the list.
 
-One file, over 500 lines: every further module would make each of these calls slower.
+One file of over 500 lines: every additional module would make each of these calls slower.
 """
 
 import atexit
@@ -88,7 +88,7 @@ def start() -> int:
 
 
 def end_at_once(exit_code: int) -> int:
-    """Ends the process without unloading its modules, which is a fifth of a short command; not while a thread runs."""
+    """Ends the process without unloading its modules, which takes a fifth of a short command; not if a thread runs."""
     threads = sys.modules.get("threading")
     if threads and threads.active_count() > 1:
         return exit_code
@@ -97,12 +97,12 @@ def end_at_once(exit_code: int) -> int:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
     except (OSError, ValueError):
-        return exit_code  # the interpreter knows what to do about it
+        return exit_code  # the interpreter handles it at exit
     os._exit(exit_code)
 
 
 def main(arguments: "Sequence[str]") -> int:
-    """Runs one command line; tells the exit code."""
+    """Runs one command line; returns the exit code."""
     arguments = [_decode_argument(argument) for argument in arguments]
     answer, exit_code = _run_safely(lambda: _run_and_print(arguments), arguments)
     if exit_code:
@@ -111,16 +111,16 @@ def main(arguments: "Sequence[str]") -> int:
 
 
 def perform(name: str, words: "Sequence[str]", options: "dict[str, str]") -> "tuple[SessionState, int]":
-    """Runs one command in this process, its words and options as they are: its answer, or its error, and the exit code.
+    """Runs one command in this process, with literal words and options. Returns its answer or error, and the exit code.
 
-    `words` are as many as the command takes: that is the caller's to check.
+    The caller must check that there are as many `words` as the command takes.
     """
     command = _COMMANDS[name]
     return _run_safely(lambda: command.run(_session_id(), CommandLine(command, list(words), options)), [name])
 
 
 def _run_safely(run: "Callable[[], SessionState]", told: "Sequence[str]") -> "tuple[SessionState, int]":
-    """Every ending of a command becomes one object and an exit code, here."""
+    """Turns every ending of a command into one object and an exit code."""
     try:
         return run(), 0
     except RalphError as error:
@@ -146,7 +146,7 @@ def _run_and_print(arguments: "Sequence[str]") -> "SessionState":
 
 
 def _decode_argument(argument: str) -> str:
-    """The argument as UTF-8, whatever the locale made of its bytes."""
+    """The argument decoded as UTF-8, whatever the locale is."""
     try:
         return os.fsencode(argument).decode("utf-8")
     except UnicodeError:
@@ -171,11 +171,11 @@ def _print_error(error: "SessionState") -> None:
     try:
         _write(2, quickjson.dumps(error) + "\n")
     except OSError:
-        pass  # stderr is closed: the exit code is all that is left to tell
+        pass  # stderr is closed: only the exit code is left
 
 
 class CommandLine:
-    """One command line, taken apart."""
+    """A parsed command line."""
 
     def __init__(self, command: "AgentCommand", words: list[str], options: dict[str, str]) -> None:
         self.command = command
@@ -184,7 +184,7 @@ class CommandLine:
 
 
 class AgentCommand:
-    """What a command is called, what it takes, and what does it."""
+    """A command: its name, its arguments, and the function that runs it."""
 
     __slots__ = ("name", "options", "required", "run", "words")
 
@@ -223,7 +223,7 @@ def _parse(arguments: "Sequence[str]") -> CommandLine:
         if command and len(words) == length and not any(" " in word for word in words):
             return _parse_arguments(command, list(arguments[length:]))
     given = shorten(" ".join(arguments[:2])) if arguments else "nothing"
-    from ralphtool.core import spelling  # only where something is wrong
+    from ralphtool.core import spelling  # only needed for errors
 
     known = f"it is one of {', '.join(_COMMANDS)}"
     near = [spelling.suggest(" ".join(arguments[:length]), _COMMANDS) for length in (2, 1)]
@@ -248,7 +248,7 @@ def _parse_arguments(command: AgentCommand, arguments: list[str]) -> CommandLine
 
 
 def _is_option(argument: str, command: AgentCommand) -> bool:
-    """A text that begins with a dash and has blanks in it is what an agent wants to say, not an option."""
+    """A text that begins with a dash and contains blanks is an agent's message, not an option."""
     if argument[2:].partition("=")[0] in command.options and argument.startswith("--"):
         return True
     return argument.startswith("-") and argument != "-" and not any(character.isspace() for character in argument)
@@ -286,7 +286,7 @@ def _read_stdin() -> str:
         raise InvalidValue(f"stdin is not UTF-8 (byte {error.start}): send UTF-8") from None
 
 
-# --- what the commands share ------------------------------------------------------------------------
+# --- shared by the commands -------------------------------------------------------------------------
 
 
 def _open_session(state: "SessionState") -> "tuple[str, Spec, bool]":
@@ -295,7 +295,7 @@ def _open_session(state: "SessionState") -> "tuple[str, Spec, bool]":
     from ralphtool.core import locks
 
     root, lock = locks.find_project(state)
-    # A run may work in another tree than the user's; its agents are told which.
+    # A run may work in another tree than the user's; its agents get the path.
     place = os.environ.get("RALPH_WORKSPACE") or root
     spec = specs.open(place, state["change_name"], lock.spec if lock else None)
     return root, spec, bool(lock and lock.owner)
@@ -364,7 +364,7 @@ def _session_next_story(session_id: str, call: CommandLine) -> "SessionState":
 
 
 def _refuse_agents_of_run(run_owns: bool, session_id: str) -> None:
-    """Only the agents of a run have a token: to them it is no business when stories are handed out, or sessions end."""
+    """Only the agents of a run have a token. They must neither select stories nor end sessions."""
     if run_owns and os.environ.get("RALPH_TOKEN"):
         raise ChangeLocked(
             f"the session {session_id} belongs to a `ralphtool run`, which selects stories and flushes by itself: "
@@ -386,7 +386,7 @@ def _session_flush(session_id: str, call: CommandLine) -> "SessionState":
 
 
 def _write_out(state: "SessionState") -> tuple[int, int]:
-    """Writes what a session has buffered to spec and history; tells how many learnings and patterns the spec lacked."""
+    """Writes a session's buffers to spec and history. Returns the numbers of new learnings and patterns in the spec."""
     root, spec = _open_for_writing(state)
     history = _open_history(root) if state["learnings"] or state["patterns"] else None
     learnings = spec.write_learnings(state["learnings"]) if state["learnings"] else 0
@@ -399,7 +399,7 @@ def _write_out(state: "SessionState") -> tuple[int, int]:
 
 
 def _open_history(root: str) -> "History":
-    """The history, if it can be added to: a broken one is told before anything is written."""
+    """The history, checked first: if it is broken, the error comes before anything is written."""
     from ralphtool.history import History
 
     history = History(root)
@@ -457,7 +457,7 @@ def _recall(session_id: str, call: CommandLine) -> "SessionState":
     root, _ = locks.find_project(state)
     answer = recall.answer_query(root, session_id, labels.list_notes(state), text)
     if answer["learnings"] and os.environ.get("RALPH_TOKEN"):
-        with session.LockedSession(session_id) as held:  # what an agent was shown is held against how it fared
+        with session.LockedSession(session_id) as held:  # shown learnings are later compared with the attempt's result
             held.state["recalled"] = [*held.state.get("recalled", []), *(one["id"] for one in answer["learnings"])]
             held.save()
     return answer
@@ -487,9 +487,9 @@ def _task_done(session_id: str, call: CommandLine) -> "SessionState":
         story = _find_story(held.state, stories)
         _check_in_scope(task_id, story, stories)
         remaining = [task.id for task in story.required if not task.done and task.id != task_id]
-        # What can't be read is told before anything is written.
+        # Read first: an error must come before anything is written.
         scenarios = None if remaining else [scenario.as_dict() for scenario in spec.scenarios(story)]
-        # The spec first: if we end here, the same call again finds the box ticked and finishes.
+        # The spec first: after a kill here, the same call finds the box ticked and completes.
         spec.tick(task_id, completed, proven=not run_owns)
         if task_id not in completed:
             completed.append(task_id)
@@ -547,7 +547,7 @@ def _observe(session_id: str, call: CommandLine) -> "SessionState":
     return {"success": True, "observation": observation, "total_observations": total}
 
 
-_TEXTS = ("TEXT", "DESCRIPTION")  # may be long, so on a command line `-` stands for stdin
+_TEXTS = ("TEXT", "DESCRIPTION")  # may be long, so on a command line `-` means stdin
 _COMMANDS = {
     command.name: command
     for command in (

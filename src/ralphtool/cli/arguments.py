@@ -1,4 +1,4 @@
-"""Arguments that several commands share, with what a shell completes."""
+"""Arguments that several commands share, with their shell completion."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _complete_change(context: click.Context, parameter: click.Parameter, incompl
     try:
         found = overview.list_names(project.find())
     except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
+        return []  # shell completion can't show errors
     return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 

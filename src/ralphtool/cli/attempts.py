@@ -1,4 +1,4 @@
-"""Looking at what a run did: explain, attempts, diff."""
+"""Commands that show what a run did: explain, attempts, diff."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def _find_entry(history: History, id: str) -> Entry:
 
 
 def _find_last_entry(root: str, history: History, name: str, change: str | None) -> Entry | None:
-    """The last attempt at a story that is named by its id; None if no story is."""
+    """The last attempt at the story with this id; None if there is no such story."""
     try:
         stories = targets.list_stories(root, targets.find_change(root, change))
     except RalphError:
-        return None  # then it has to be the name of an attempt
+        return None  # then it must be the name of an attempt
     prd_id = next((prd_id for prd_id, one in stories if name in (one.id, prd_id)), None)
     return history.last_entry(prd_id) if prd_id else None
 
@@ -88,7 +88,7 @@ def explain(name: str, change: str | None, as_json: bool) -> None:
 
 
 def _find_record(root: str, entry: str) -> dict[str, Any]:
-    """What the run that made the entry wrote down about it: of several, the newest that judged it."""
+    """The record of the run that created the entry; if there are several, the newest with a verdict."""
     for iteration in iterations.find_by_entry(root, entry):
         found = _read_record(layout.events(root, iteration.run), entry)
         if found["verdict"]:
@@ -101,7 +101,7 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
 
 
 def _find_decision_of_person(root: str, entry: str) -> dict[str, Any]:
-    """An entry that `ralphtool accept` made is in the record of no run."""
+    """Entries that `ralphtool accept` created are in no run's record."""
     for change in overview.list_names(root):
         if receipt := _find_newer_receipt(root, change, entry)[0]:
             return {"proof": receipt, "change": change}
@@ -109,17 +109,17 @@ def _find_decision_of_person(root: str, entry: str) -> dict[str, Any]:
 
 
 def _find_newer_receipt(root: str, change: str, entry: str) -> tuple[Any, bool]:
-    """The receipt that the change's state has: a person may have accepted the attempt since its run."""
+    """The receipt in the change's state: a person may have accepted the attempt since its run."""
     try:
         found, is_accused = receipts.find_by_entry(root, change, entry)
     except RalphError:
-        return None, False  # the record of the run tells what it was then
+        return None, False  # the record of the run has the receipt of that time
     return msgspec.to_builtins(found) if found else None, is_accused
 
 
 def _read_record(path: str, entry: str) -> dict[str, Any]:
     told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "returns": [], "proof": None}
-    is_ours, numbers = False, [0]  # of its iterations; records of old have none
+    is_ours, numbers = False, [0]  # of its iterations; old records have none
     for event in filter(None, map(parse_fields, LineReader(path).new_without_prose())):
         kind, number = event["type"], event.get("iteration") or 0
         if kind == "iteration_started":
@@ -138,7 +138,7 @@ def _read_record(path: str, entry: str) -> dict[str, Any]:
 
 
 def _describe_return(event: dict[str, Any]) -> str:
-    from ralphtool.record.events import SentBack  # which most commands do without
+    from ralphtool.record.events import SentBack  # most commands don't need it
 
     others, files, tests = (tuple(map(str, event.get(name) or ())) for name in ("others", "files", "tests"))
     return phrases.describe_return(SentBack(others=others, files=files, tests=tests), lambda text, most: text[:most])
@@ -174,7 +174,7 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
 
 
 def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
-    """What its "done" rests on; of an attempt that was refused, what was found."""
+    """The proof of its "done"; if the attempt was refused, the test results."""
     if receipt is None:
         return []
     lines = changes.render_receipt(receipt)
@@ -184,7 +184,7 @@ def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
 
 
 def _list_choices(entry: Entry, receipt: Receipt | None, record: dict[str, Any]) -> list[str]:
-    """What a person can decide about it."""
+    """The decisions that a person can make about it."""
     accept = f"to accept it as it is: ralphtool accept {entry.id}"
     if entry.status != "completed":
         return [accept] if record["accused"] else []
@@ -236,7 +236,7 @@ def _list_reasons(entry: Entry, verdict: dict[str, Any], receipt: Receipt | None
 
 
 def _describe_guard(verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:
-    """What was made of the diff; an attempt whose records are gone does not tell."""
+    """The guard's result for the diff; empty if the attempt's records are gone."""
     if verdict.get("guard") == "off":
         return ["the guard was off: the diff was not checked"]
     if verdict.get("findings") or (receipt and receipt.suspicions and verdict.get("guard") == "warn"):

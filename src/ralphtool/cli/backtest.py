@@ -1,4 +1,4 @@
-"""`ralphtool backtest`: what other limits would have changed in the runs that are on record."""
+"""`ralphtool backtest`: how other limits would have changed recorded runs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from ralphtool.record.backtest import Backtest, Difference, LimitTotal, ReplayCheck
     from ralphtool.record.steps import Expense, RecordedRun
 
-_SHOWN = 3  # entries that are named one by one
+_SHOWN = 3  # entries that are listed by name
 
 
 def _add_limit_flags(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The limits of `ralphtool run`, by the same names."""
+    """Adds the limits of `ralphtool run`, with the same names."""
     known = {one.key: one for one in settings_module.describe() if one.table == "run"}
     for name in reversed(steps.LIMITS):
         command = click.option(str(known[name].flag), name, metavar="VALUE", help=known[name].help)(command)
@@ -43,7 +43,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     try:
         found = runs.list_ids(project.find())
     except OSError:
-        return []  # a shell waits for words, and has no place for an error
+        return []  # shell completion can't show errors
     return [CompletionItem(id) for id in found if id.startswith(incomplete)]
 
 
@@ -98,7 +98,7 @@ def _choose_runs(root: str, change: str | None, run: str | None, last: int | Non
 
 
 def _read_runs(root: str, ids: Sequence[str]) -> tuple[list[RecordedRun], list[str]]:
-    """The runs, and the names of those whose record does not even tell how they began."""
+    """The runs, and the names of those whose record has no start."""
     found, unreadable = [], []
     for id in ids:
         run = steps.read_run(LineReader(layout.events(root, id)).new_without_prose())
@@ -114,7 +114,7 @@ def _read_runs(root: str, ids: Sequence[str]) -> tuple[list[RecordedRun], list[s
     return found, unreadable
 
 
-# --- telling ----------------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
 def _result_as_dict(done: Backtest, limits: dict[str, float], unreadable: list[str]) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def _print_result(done: Backtest, limits: dict[str, float], unreadable: list[str
 
 
 def _describe_difference(one: Difference) -> str:
-    """Why, and what it would have cost or saved, in words."""
+    """The reason, and the cost or savings, in words."""
     parts = [one.reason]
     if one.left_out:
         parts.append(f"{_join_names(one.left_out)} would not have happened")
@@ -154,7 +154,7 @@ def _describe_difference(one: Difference) -> str:
 
 
 def _describe_lost_work(one: Difference) -> list[str]:
-    """What would have become of the work."""
+    """What would have happened to the work."""
     if one.lost:
         return [f"lost: {_join_names(one.lost)} completed {'its story' if len(one.lost) == 1 else 'their stories'}"]
     if one.completed_later:

@@ -1,7 +1,7 @@
 """The checks of `ralphtool doctor`: what a run needs, from git to the gates. Findings are values, each with its fix.
 
-A check changes nothing, and asks no model. None asks the network but that of workers. A finding that can be fixed
-without harm has a repair.
+A check changes nothing and calls no model. Only the check of workers uses the network. A finding that can be fixed
+safely has a repair.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
 
 _OLDEST_GIT = (2, 38)
-_LONGEST = 8.0  # seconds until whatever is asked has to have answered: people wait for this command
+_LONGEST = 8.0  # seconds for all programs to answer: people wait for this command
 _SHORTEST = 1.0
 
 State = Literal["ok", "warning", "wrong"]
 
 
 class Diagnosis(Struct, frozen=True, kw_only=True):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     about: str
     state: State
     text: str
     mend: str = ""  # what to do, mostly a command
-    repair: Callable[[], str] | None = None  # does that, where it is safe, and returns what it did
+    repair: Callable[[], str] | None = None  # applies the fix if that is safe, and returns what it did
 
     def as_dict(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("about", "state", "text", "mend")}
@@ -74,14 +74,14 @@ def wrong(about: str, text: str, mend: str = "", repair: Callable[[], str] | Non
 
 
 def from_error(about: str, error: RalphError) -> Diagnosis:
-    """An error says first what happened, then what to do."""
+    """Splits an error: it says first what happened, then what to do."""
     text = str(error)
     what, _, mend = text.rpartition(": ") if "\n" not in text else (text, "", "")
     return wrong(about, what or text, mend if what else "")
 
 
 class DoctorContext:
-    """The project that is looked at. `settings` and `repository` are None where there are none that can be used."""
+    """The project that is checked. `settings` and `repository` are None if there are none, or they can't be used."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -91,7 +91,7 @@ class DoctorContext:
 
     @property
     def seconds_left(self) -> float:
-        """How long a program that is asked something may take."""
+        """The time that is left for programs to answer."""
         return max(self._deadline - time.monotonic(), _SHORTEST)
 
     @property
@@ -312,7 +312,7 @@ def _check_program(root: str, runner: Program) -> Iterator[Diagnosis]:
 
 
 def _check_limits(runner: Runner, settings: Settings) -> Iterator[Diagnosis]:
-    """Settings that this agent can't be held to."""
+    """Settings that can't be enforced for this agent."""
     why = budget.explain_unknown_cost(runner, settings)
     if why and (settings.run.max_cost or settings.run.story_cost):
         yield warning(
@@ -341,7 +341,7 @@ def check_specs(project: DoctorContext) -> Iterator[Diagnosis]:
             spec = specs.open(project.root, name)
             stories = spec.stories(locks.list_completed_tasks(project.root, name))
             doubts = remaining.read_warnings(spec)
-        except ChangeNotFound as error:  # one of an issue tracker that is not copied yet
+        except ChangeNotFound as error:  # a tracker's change that is not copied yet
             yield warning("specs", str(error))
             continue
         except RalphError as error:

@@ -1,4 +1,4 @@
-"""Which change is meant where none is named: the only open one, or the one that the user chooses."""
+"""Chooses the change if none is named: the only open one, or the user's choice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find_open(root: str) -> list[Overview]:
-    """The changes that have something left to do, as `ralphtool list` orders them."""
+    """The changes with open tasks, in the order of `ralphtool list`."""
     return [one for one in overview.list_overviews(root) if _has_tasks_left(one)]
 
 
@@ -29,12 +29,12 @@ def _has_tasks_left(one: Overview) -> bool:
 
 
 def _has_stories_left(one: Overview) -> bool:
-    """Also where all boxes are ticked, and a story has none: its run says so, and is not done."""
+    """True also if all boxes are ticked but a story has no boxes: its run reports that, and is not done."""
     return not one.problem and bool(one.tasks_total) and one.stories_done != one.stories_total
 
 
 def choose(root: str, *, may_ask: bool = True) -> str:
-    """The change to run. Where standard output is for a program, nothing is asked there."""
+    """The change to run. Asks nothing if standard output is for a program."""
     names = overview.list_names(root)
     if len(names) == 1:
         return names[0]
@@ -42,7 +42,7 @@ def choose(root: str, *, may_ask: bool = True) -> str:
     if len(found) == 1:
         return found[0].name
     if not names:
-        return overview.find_only(root)  # which says that there is none
+        return overview.find_only(root)  # raises the error that there is none
     if not found:
         listed = ", ".join(names)
         raise UsageError(f"every readable change is complete; to run one anyway, name it: {listed}")
@@ -53,7 +53,7 @@ def choose(root: str, *, may_ask: bool = True) -> str:
 
 
 def _drop_scaffolds(root: str, found: list[Overview]) -> list[Overview]:
-    """Without those that nobody has filled in yet, where others can be run."""
+    """Without changes that are not filled in yet, unless there are no others."""
     filled = [one for one in found if _is_filled_in(root, one.name)] if len(found) > 1 else found
     return filled or found
 
@@ -64,7 +64,7 @@ def _is_filled_in(root: str, change: str) -> bool:
     except InvalidValue:
         return False
     except RalphError:
-        return True  # a run says what is wrong with it
+        return True  # the run will report what is wrong with it
     return True
 
 
@@ -77,14 +77,14 @@ def _ask(found: Sequence[Overview]) -> str:
 
 
 class Chosen(NamedTuple):
-    """What `--all` runs, and what it can't."""
+    """The changes that `--all` runs, and those that it can't read."""
 
     names: list[str]
     unreadable: list[Overview]
 
 
 def list_all(root: str) -> Chosen:
-    """For `--all`: each one that is open, once."""
+    """For `--all`: each open change, once."""
     known = overview.list_overviews(root)
     names = dict.fromkeys(one.name for one in known if _has_tasks_left(one) or _has_stories_left(one))
     chosen = Chosen(list(names), [one for one in known if one.problem])

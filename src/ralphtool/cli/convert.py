@@ -46,7 +46,7 @@ def convert(change: str, format: str, spec: str | None, name: str | None, file: 
     root = projects.find()
     old = specs.open(root, change, specs.parse_ref(root, spec))
     inside = os.path.relpath(os.path.abspath(file), root) if file else None
-    with branch.open_spec(root, change, old.ref) as worked_on:  # what a run has ticked is there
+    with branch.open_spec(root, change, old.ref) as worked_on:  # a run's ticks are on the branch
         made = conversion.plan(root, worked_on or old, format, name, inside)
     try:
         scaffold.write(made.made)

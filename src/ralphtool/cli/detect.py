@@ -1,6 +1,6 @@
-"""A project's first minute: what is there to begin with, the settings that follow from it, and what git should keep.
+"""The setup of a project: what it already has, the settings that follow from that, and what git should ignore.
 
-Looking starts no agent and writes nothing. What is written is written whole, and never over something.
+Detection starts no agent and writes nothing. Files are written atomically, and nothing is overwritten.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class GateCommand(Struct, frozen=True):
-    """A command that proves a story. `missing` is its program, if that is not there."""
+    """A command that proves a story. `missing` is its program, if it is not installed."""
 
     kind: str  # checks or tests
     command: str
@@ -38,18 +38,18 @@ class GateCommand(Struct, frozen=True):
 
     @property
     def install(self) -> str:
-        """How to get the program that is missing."""
+        """How to install the missing program."""
         return describe_install(self.missing) if self.missing else ""
 
 
 class DetectedProject(Struct, frozen=True, kw_only=True):
-    """What a project has."""
+    """What was detected in a project."""
 
     root: str
     is_repository: bool
     changes: tuple[str, ...]
     gates: tuple[GateCommand, ...]
-    agents: tuple[str, ...]  # that are installed, in the order in which they are proposed
+    agents: tuple[str, ...]  # installed ones, in the order in which they are proposed
 
 
 def detect_project(root: str) -> DetectedProject:
@@ -66,7 +66,7 @@ def _list_changes(root: str) -> tuple[str, ...]:
     try:
         return tuple(sorted({place.change for place in specs.find_all(root) if not place.error}))
     except InvalidValue:
-        return ()  # there are settings already, which can't be read: `doctor` tells why
+        return ()  # the existing settings can't be read: `doctor` says why
 
 
 def list_gates(commands: gate_commands.GateCommands, root: str) -> tuple[GateCommand, ...]:
@@ -75,11 +75,11 @@ def list_gates(commands: gate_commands.GateCommands, root: str) -> tuple[GateCom
 
 
 def find_missing_program(command: str, root: str) -> str | None:
-    """The program that a command of the shell begins with, if that is sure not to be there."""
+    """The program of a shell command, if it is certainly not installed."""
     try:
         words = shlex.split(command)
     except ValueError:
-        return None  # the shell will say what is wrong with it
+        return None  # the shell will report what is wrong
     while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
         del words[0]
     if not words or not re.fullmatch(r"[\w./+-]+", words[0]) or words[0] in _SHELL_BUILTINS:
@@ -108,12 +108,12 @@ _SHELL_BUILTINS = {
 
 
 def installed() -> tuple[str, ...]:
-    """The agents whose programs are there."""
+    """The agents whose programs are installed."""
     return tuple(one.name for one in _programs() if shutil.which(one.command[0]) is not None)
 
 
 def first_program() -> Program:
-    """The agent that is proposed where none is installed."""
+    """The agent that is proposed if none is installed."""
     return _programs()[0]
 
 
@@ -125,7 +125,7 @@ def _programs() -> list[Program]:
 
 
 def render_settings(found: DetectedProject, agent: str | None) -> str:
-    """A short `config.toml`: what was found, and the settings that people change first, as comments."""
+    """A short `config.toml`: the detected settings, and the ones that people change first, as comments."""
     others = [name for name in found.agents if name != agent]
     runner = agents.make(agent, {}) if agent else None
     lines = [
@@ -165,7 +165,7 @@ def _render_agent(agent: str | None, others: Sequence[str]) -> list[str]:
 
 
 def _render_gates(found: Sequence[GateCommand]) -> list[str]:
-    """The table's name stands alone on its line: so the agent's commands, which are quick, can read it."""
+    """The table's name is alone on its line, so that the fast parser of the agent's commands can read it."""
     lines = ["# The commands that verify a story. All must pass.", "[verify]", *render_notes(found)]
     for kind, example in (("checks", "make lint"), ("tests", "make test")):
         lines.append(render_commands(kind, found) or f"# {kind} = [{_quote(example)}]")
@@ -173,13 +173,13 @@ def _render_gates(found: Sequence[GateCommand]) -> list[str]:
 
 
 def render_commands(kind: str, found: Sequence[GateCommand]) -> str:
-    """The setting of one kind of gate; nothing if none was found."""
+    """The setting of one kind of gate; empty if none was found."""
     commands = [_quote(one.command) for one in found if one.kind == kind]
     return f"{kind} = [{', '.join(commands)}]" if commands else ""
 
 
 def render_notes(found: Sequence[GateCommand]) -> list[str]:
-    """What is missing for them on this machine. The commands are right all the same."""
+    """Notes about programs that are missing on this machine. The commands themselves are correct."""
     missing = {one.missing: one.install for one in found if one.missing}
     return [f"# {program} is not installed here: {install}" for program, install in missing.items()]
 
@@ -193,11 +193,11 @@ def _render_agent_table(agent: str | None, runner: Runner | None) -> list[str]:
 
 
 def _quote(text: str) -> str:
-    return json.dumps(text)  # which TOML reads the same way
+    return json.dumps(text)  # TOML reads it the same way
 
 
 def write_settings(root: str, text: str) -> bool:
-    """Makes `.ralph/config.toml`, unless there is one: False then."""
+    """Creates `.ralph/config.toml`; False if it already exists."""
     path = config.path_of(root)
     folder = os.path.dirname(path)
     files.ensure_folder(folder)
@@ -212,7 +212,7 @@ def write_settings(root: str, text: str) -> bool:
     return True
 
 
-# --- what git keeps ---------------------------------------------------------------------------------
+# --- .gitignore -------------------------------------------------------------------------------------
 
 IGNORED = (".ralph/*", "!.ralph/config.toml", "!.ralph/progress.json", "!.ralph/prompts/")
 _PASSING = (
@@ -227,15 +227,15 @@ _PASSING = (
 
 
 class GitignoreState(Struct, frozen=True):
-    """What git makes of `.ralph`: `fine`, `open` (it would commit what passes), `closed` (it keeps nothing)."""
+    """How git treats `.ralph`: `fine`, `open` (it would commit temporary files), `closed` (it ignores everything)."""
 
     state: str
-    path: str  # of the .gitignore that is meant
-    lines: tuple[str, ...]  # that it lacks; what the user keeps out on purpose stays out
+    path: str  # of the .gitignore
+    lines: tuple[str, ...]  # missing lines; what the user ignores on purpose stays ignored
 
 
 def list_ignore_lines(root: str) -> tuple[str, ...]:
-    """What .gitignore should say of `.ralph`: all of it stays out, but for what is worth a commit."""
+    """The lines for .gitignore: all of `.ralph` is ignored, except files that are worth a commit."""
     return (*IGNORED, f"!.ralph/{layout.HISTORY_APART}") if _has_neighbour(root) else IGNORED
 
 
@@ -251,7 +251,7 @@ def _find_history(root: str) -> str:
     try:
         return neighbour.find_path(root)
     except (RalphError, OSError):
-        return layout.history(root)  # what can't be read is a finding of its own
+        return layout.history(root)  # an unreadable history is a separate finding
 
 
 def check_gitignore(repository: Repository, root: str) -> GitignoreState:
@@ -274,7 +274,7 @@ def _find_ignored(repository: Repository, paths: Sequence[str]) -> set[str]:
 
 
 def update_gitignore(found: GitignoreState) -> None:
-    """Adds the lines that are lacking to a .gitignore, which may not be there yet."""
+    """Adds the missing lines to .gitignore, which may not exist yet."""
     lines = [line.encode() for line in found.lines]
     if not os.path.lexists(found.path):
         try:
@@ -286,7 +286,7 @@ def update_gitignore(found: GitignoreState) -> None:
 
 
 def _add_lines(data: bytes, lines: Sequence[bytes]) -> bytes:
-    """Lines that stand there already, as they are wanted, are not added again."""
+    """Adds the lines, unless they already exist in the right order."""
     end = b"\r\n" if b"\r\n" in data else b"\n"
     there = [line for line in data.splitlines() if line in lines]
     if there[-len(lines) :] == list(lines):
@@ -296,5 +296,5 @@ def _add_lines(data: bytes, lines: Sequence[bytes]) -> bytes:
 
 
 def find_root(here: bool) -> str:
-    """The project to set up: the one that every command would find, or the very folder in which we are."""
+    """The project to set up: the one that every command would find, or the current folder."""
     return os.getcwd() if here else project.find()

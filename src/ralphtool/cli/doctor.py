@@ -1,4 +1,4 @@
-"""`ralphtool doctor`: runs every check, prints what it found, and fixes what can be fixed without harm."""
+"""`ralphtool doctor`: runs every check, prints the findings, and fixes what can be fixed safely."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralphtool.views.terminal.wrapping import echo
 
 Check = Callable[[DoctorContext], Iterator[Diagnosis]]
 
-# In the order in which they matter. Later checks use the settings and the repository that earlier ones found.
+# By importance. Later checks use the settings and the repository that earlier ones found.
 _CHECKS: dict[str, Check] = {
     "machine": checks.check_machine,
     "settings": checks.check_settings,
@@ -35,14 +35,14 @@ _CHECKS: dict[str, Check] = {
     "questions": state_checks.check_questions,
     "disk": state_checks.check_disk,
 }
-_HANG = 12  # what is found begins in this column
-_STORY_STATES = {"ok": "done", "warning": "unproven", "wrong": "failed"}  # which a finding looks like
+_HANG = 12  # the column in which findings begin
+_STORY_STATES = {"ok": "done", "warning": "unproven", "wrong": "failed"}  # the story state whose mark a finding gets
 
 
 def examine(
     root: str, *, with_gates: bool = False, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[Diagnosis]:
-    """Every finding, in the order in which it matters. `tell` is called with what takes long, before it begins."""
+    """Every finding, by importance. `tell` announces each slow step before it begins."""
     context = DoctorContext(root)
     for about, check in _CHECKS.items():
         if about == "agents":
@@ -52,7 +52,7 @@ def examine(
 
 
 def _run_check(about: str, check: Check, context: DoctorContext) -> Iterator[Diagnosis]:
-    """A check that meets something unreadable reports that; the others still run."""
+    """Runs one check. An error becomes a finding, so that the other checks still run."""
     try:
         yield from check(context)
     except RalphError as error:
@@ -62,7 +62,7 @@ def _run_check(about: str, check: Check, context: DoctorContext) -> Iterator[Dia
 
 
 def repair(finding: Diagnosis) -> tuple[bool, str]:
-    """Fix a finding if it has a repair; returns whether it was fixed, and what was done or why not."""
+    """Fixes a finding if it has a repair. Returns whether it was fixed, and what was done or why not."""
     if finding.repair is None:
         return False, ""
     try:

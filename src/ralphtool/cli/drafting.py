@@ -1,4 +1,4 @@
-"""`ralphtool plan`: an idea becomes a change. The agent drafts it, the user reads it, and it is kept if they agree."""
+"""`ralphtool plan`: turns an idea into a change: the agent drafts it, the user reviews it and may keep it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def plan(
 
 
 def _read_idea(idea: str | None, source: str | None) -> str:
-    """The title, or what stands for it, in the first line."""
+    """The text of the idea. Its first line is the title, or serves as one."""
     told = [idea] if idea is not None else []
     if source is not None:
         told.append(_read_source(source))
@@ -139,13 +139,13 @@ def _read_source(source: str) -> str:
 
 
 def _take_terminal() -> None:
-    """The idea came on standard input, and the question about the draft is for the terminal."""
+    """The idea was read from standard input, so the question about the draft needs the terminal."""
     with suppress(OSError):
         sys.stdin = open("/dev/tty", encoding="utf-8")  # noqa: SIM115 (for as long as the command runs)
 
 
 def _find_title(text: str) -> str:
-    """The first line; of what `gh issue view` prints, the issue's own title."""
+    """The first line; for the output of `gh issue view`, the issue's title."""
     first = text.splitlines()[0].strip()
     return first[6:].strip() or first if first.lower().startswith("title:") else first
 
@@ -194,8 +194,8 @@ def _write_draft(request: PlanRequest, settings: Settings, given: Sequence[Runne
 
 
 def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> int:
-    """Keeps the draft, or says where it is."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on Ctrl-C means no
+    """Keeps the draft, or prints where it is."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # from here on, Ctrl-C means no
     if not as_json:
         _print_draft(draft)
     is_kept = False
@@ -222,7 +222,7 @@ def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> in
 
 
 def _build_copy_command(draft: DraftedChange) -> str:
-    """What puts a draft in place by hand, and never over what is there."""
+    """The command that puts a draft in place by hand, and overwrites nothing."""
     place, inside = draft.request.made.place, os.path.join(draft.folder, draft.request.inside)
     return f"mkdir -p {shlex.quote(os.path.dirname(place))} && cp -rn {shlex.quote(inside)} {shlex.quote(place)}"
 
@@ -236,7 +236,7 @@ def _keep(draft: DraftedChange) -> None:
 
 
 def _ask(draft: DraftedChange) -> tuple[DraftedChange, bool]:
-    """Whether the user wants it, perhaps after having edited it."""
+    """Asks whether to keep the draft; the user may edit it first."""
     while True:
         choices = ["n", "e"] if draft.blocked else ["y", "n", "e"]
         words = "[n]o, [e]dit" if draft.blocked else "[y]es, [n]o, [e]dit"
@@ -261,7 +261,7 @@ def _edit(paths: Sequence[str]) -> None:
         click.echo(f"{make_printable(editor)} exited with {code}: using the draft as it is now.", err=True)
 
 
-# --- what is shown ----------------------------------------------------------------------------------
+# --- output -----------------------------------------------------------------------------------------
 
 
 def _print_draft(draft: DraftedChange) -> None:
@@ -270,7 +270,7 @@ def _print_draft(draft: DraftedChange) -> None:
         f"\n{click.style(made.change, bold=True)} ({made.format}): {describe_size(draft)}{_describe_cost(draft)}"
     )
     for story in draft.stories:
-        title = story.title.lower()  # which has it already, in some formats
+        title = story.title.lower()  # some formats have these words in the title
         needs = story.depends_on if "depends on" not in title else ()
         remarks = [f"depends on {', '.join(needs)}"] if needs else []
         remarks += ["optional"] if story.optional and "optional" not in title else []

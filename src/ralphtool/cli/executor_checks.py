@@ -29,7 +29,7 @@ _NO_ACTIVITIES = "use a server of 1.32 or newer, or set activity.enableStandalon
 
 
 def check_executor(project: DoctorContext) -> Iterator[Diagnosis]:
-    """Only where iterations may run elsewhere. What is missing is wrong if every run needs it, else a warning."""
+    """Only if iterations may run on other machines. Problems are errors if every run needs it, otherwise warnings."""
     settings = project.settings
     if settings is None or not _is_wanted(project, settings):
         return
@@ -105,7 +105,7 @@ def _check_remote(project: DoctorContext, settings: Settings) -> Iterator[Diagno
     if repository is None:
         yield wrong(_ABOUT, "workers exchange work as git commits, but this is not a git repository", "git init")
     elif settings.executor.remote:
-        repository.must_end = lambda: True  # a repository that does not answer is given up after ten seconds
+        repository.must_end = lambda: True  # gives up after ten seconds without an answer
         yield _try_remote(repository, find_remote(repository, settings))
     elif executor.is_loopback(executor.apply_environment(settings.executor).address):
         yield ok(

@@ -1,4 +1,4 @@
-"""Starts the export of a run to OpenTelemetry, as a process of its own that the run knows nothing of."""
+"""Starts the export of a run to OpenTelemetry in a separate process, independent of the run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LOG = "otel.log"
 
 
 def start_export(root: str, record: str, endpoint: str) -> None:
-    """Follows the record from now on. Whatever goes wrong stands in `otel.log` beside it, and disturbs nobody."""
+    """Follows the record from now on. Errors only go to `otel.log` next to it."""
     folder = os.path.dirname(record)
-    # -P: nothing in the project's folder may be taken for a part of Python's library.
+    # -P: files in the project's folder must not shadow Python's library.
     command = [sys.executable, "-P", "-m", "ralphtool", "otel", "--follow", f"--to={endpoint}"]
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC

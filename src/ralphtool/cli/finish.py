@@ -1,4 +1,4 @@
-"""Ending a change, and getting one's own files back: finish, back."""
+"""Ending a change, and restoring the user's files: finish, back."""
 
 from __future__ import annotations
 
@@ -86,14 +86,14 @@ def _open_pull_request(repository: Repository, root: str, change: str) -> None:
 
 
 def _render_report(root: str, change: str) -> str:
-    """The text of a pull request: what the last run of the change came to."""
+    """The text of a pull request: the report of the change's last run."""
     from ralphtool.record import runs
     from ralphtool.views.report import from_record, markdown
 
     try:
         return markdown.render(from_record.read_facts(runs.find(root, change)), None)
     except RalphError:
-        return ""  # its records are gone, and its commits tell enough
+        return ""  # its records are gone, and its commits say enough
 
 
 def _keep(repository: Repository, root: str, change: str) -> None:
@@ -110,7 +110,7 @@ _FINISH_BY_WAY = {"squash": _squash, "merge": _merge, "pr": _open_pull_request, 
 
 
 def _list_open(root: str, change: str, spec: str) -> list[str]:
-    """Stories that the branch does not have yet. A plan that can't be read is no obstacle."""
+    """Stories that are not done on the branch; empty if the plan can't be read."""
     try:
         with branch.open_spec(root, change, spec or None) as found:
             stories = found.stories() if found else []
@@ -165,9 +165,7 @@ def back() -> None:
 
 def _restore_user_files(repository: Repository, root: str) -> str:
     def put_right(note: StashNote) -> None:
-        ours = ProtectedState(
-            root, note.change, note.run
-        )  # which looks for its last sign of life, before we change that
+        ours = ProtectedState(root, note.change, note.run)  # reads the run's last sign of life, before that changes
         process.end_orphans(layout.processes(root, note.run), note.run)
         ours.recover()
 

@@ -1,4 +1,4 @@
-"""Why a gate can't be run, where that can be seen, and the command that installs what is missing."""
+"""Why a gate can't run, if that is recognizable, and the command that installs what is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# How a program is got, by what people of that language usually do.
+# How a program is usually installed in its language.
 _PROGRAMS = {
     "uv": "pip install uv",
     "uvx": "pip install uv",
@@ -51,7 +51,7 @@ _PACKAGES = {
     "mix": "mix deps.get",
     "bundle": "bundle install",
 }
-# What shells, make and uv say about a program that is not there. The word is the program.
+# The messages of shells, make and uv about a missing program. The group is the program.
 _NOT_FOUND = (
     re.compile(r"^\S*sh: (?:line )?(?:\d+: )?(\S+?): (?:command )?not found$", re.MULTILINE),
     re.compile(r"^(?:zsh|fish): (?:command not found|Unknown command): (\S+)$", re.MULTILINE),
@@ -69,12 +69,12 @@ class GateCause(NamedTuple):
 
 
 def describe_install(program: str) -> str:
-    """How to get a program."""
+    """How to install a program."""
     return _PROGRAMS.get(program, f"install {program}")
 
 
 def find_cause(command: str, exit_code: int | None, output: str, names: Collection[str]) -> GateCause | None:
-    """Why a gate is red, if it is for something that is not installed. `names` are the files at the project's top."""
+    """Why a gate is red, if something is not installed. `names` are the files in the project's root."""
     tool = _find_tool(command, names)
     if exit_code == 126:
         return GateCause("its program is not executable", "chmod +x that file")
@@ -96,7 +96,7 @@ def find_cause(command: str, exit_code: int | None, output: str, names: Collecti
 
 
 def _find_tool(command: str, names: Collection[str]) -> str:
-    """What looks after the project's packages: as the command says, else as its files do (for `make test`)."""
+    """The project's package manager: from the command, otherwise from the project's files (for `make test`)."""
     words = [word for word in command.split() if "=" not in word]
     first = words[0].rpartition("/")[2] if words else ""
     if first in _PACKAGES or first in _NODE or first.startswith("python"):
@@ -122,7 +122,7 @@ def _install_packages(tool: str, names: Collection[str]) -> str:
 
 
 def _install_missing(program: str, tool: str, names: Collection[str]) -> str:
-    """A program of the machine has its own way; any other comes with the project's packages."""
+    """Known programs have their own install command; all others come with the project's packages."""
     if tool == "uv" and program in _PROGRAMS:
         return f"uv add --dev {program}"
     return describe_install(program) if program in _PROGRAMS or not tool else _install_packages(tool, names)

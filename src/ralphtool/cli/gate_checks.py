@@ -1,4 +1,4 @@
-"""The gates in `ralphtool doctor`: whether their programs are there, whether they are green, and if not, why."""
+"""The gates in `ralphtool doctor`: whether their programs are installed, whether they are green, and if not, why."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_TASK"
 
 
 def check_gates(project: DoctorContext, tell: Callable[[str], None], *, runs: bool) -> Iterator[Diagnosis]:
-    """Every gate. `runs`: also runs them, which takes as long as it takes."""
+    """Checks every gate. With `runs` it also runs them, however long that takes."""
     try:
         found = detect.list_gates(gate_commands.find_commands(project.root), project.root)
     except (RalphError, OSError):
-        return  # the settings can't be read, which is a finding already
+        return  # the settings can't be read, which is already a finding
     if not found:
         text = "no tests configured: results will be unverified"
         yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
@@ -49,7 +49,7 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None], *, runs: bo
     elif at_work := _find_running(project):
         yield ok("gates", f"not run, because {at_work} is running here")
     elif there:
-        # All of them, as a run does: what is found out is remembered for these commands together.
+        # All gates, as a run does: the results are stored for these commands together.
         yield from _try_gates(project, [gate.command for gate in found], there, tell)
 
 
@@ -68,7 +68,7 @@ def _quote(commands: Sequence[str]) -> str:
 def _try_gates(
     project: DoctorContext, commands: Sequence[str], there: Sequence[str], tell: Callable[[str], None]
 ) -> Iterator[Diagnosis]:
-    """Where the next run would run them, and with broken code too: a gate that can't fail proves nothing."""
+    """Runs gates where the next run would, and with broken code too: a gate that can't fail proves nothing."""
     settings = project.settings or settings_module.Settings()
     with tempfile.TemporaryDirectory(prefix="ralphtool-doctor-") as folder:
         if project.repository is None:
@@ -95,7 +95,7 @@ def _try_gates(
 
 
 def _describe_setup(error: SetupFailed, folder: str) -> Diagnosis:
-    """With what it printed: the file of that goes with the trial."""
+    """Includes the output, because its file is deleted with the trial."""
     logs = sorted(glob(os.path.join(folder, "*", "setup-*.log*")), key=os.path.getmtime)
     lines = [line for log in logs for line in files.read(log).decode("utf-8", "replace").splitlines()]
     what = str(error).partition(": fix it")[0]
@@ -154,7 +154,7 @@ def _describe_red(root: str, done: GateResult) -> Diagnosis:
 
 
 def _find_running(project: DoctorContext) -> str:
-    """The run that works in this very tree, if one does."""
+    """The run that works in this tree, if there is one."""
     try:
         note = in_place.find_note(project.repository, project.root) if project.repository else None
         return note.run if note and is_alive(project.root, note.change, note.run) else ""

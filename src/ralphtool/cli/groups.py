@@ -1,4 +1,4 @@
-"""A group of commands whose help fits into the terminal, and that knows what somebody meant who mistyped one."""
+"""A group of commands with help that fits into the terminal, and suggestions for mistyped commands."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import click
 from ralphtool.cli.help_text import FittingContext
 from ralphtool.core import spelling
 
-# What other tools call it. Only words that no command of ours has.
+# The names in other tools; only words that are not commands of ralphtool.
 _SYNONYMS = {
     **dict.fromkeys(("start", "loop", "go"), "run"),
     **dict.fromkeys(("status", "ls", "changes"), "list"),
@@ -25,10 +25,10 @@ _SYNONYMS = {
 
 
 class SuggestingGroup(click.Group):
-    """Suggests the nearest command, also of those that are imported only when they are called."""
+    """Suggests the nearest command, including those that are imported only when called."""
 
     context_class = FittingContext
-    group_class = type  # groups in it are of this kind too
+    group_class = type  # nested groups are of this class too
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         found = super().get_command(context, name)
@@ -37,7 +37,7 @@ class SuggestingGroup(click.Group):
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """What each does, whole: click would cut it off in the middle of a sentence."""
+        """Full descriptions: click would cut them in the middle of a sentence."""
         found = [(name, self.get_command(context, name)) for name in self.list_commands(context)]
         with formatter.section("Commands"):
             formatter.write_dl([(name, one.get_short_help_str(200)) for name, one in found if one and not one.hidden])

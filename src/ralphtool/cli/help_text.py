@@ -1,4 +1,4 @@
-"""Help that fits into the terminal: examples too, which click would leave as wide as they are."""
+"""Help that fits into the terminal, including examples, which click would not wrap."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_HYPHEN = "\u2011"  # at which no line is broken
-_DEEPER = 4  # so much further to the right is what did not fit
+_HYPHEN = "\u2011"  # non-breaking
+_DEEPER = 4  # columns of extra indent for continued lines
 
 
 class _FittingFormatter(click.HelpFormatter):
@@ -33,13 +33,13 @@ class FittingContext(click.Context):
 
 
 def fit_example(line: str, width: int) -> list[str]:
-    """An example in lines that fit, and that a shell still understands: what it does goes below it."""
+    """Wraps an example so that a shell still understands it; its description goes below it."""
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
     command, _, about = line.strip().partition("  ")
     if about:
-        import textwrap  # whose patterns cost more than most commands
+        import textwrap  # its patterns cost more than most commands
 
         below = textwrap.wrap(
             about.strip(), width - len(indent) - _DEEPER, break_long_words=False, break_on_hyphens=False
@@ -51,7 +51,7 @@ def fit_example(line: str, width: int) -> list[str]:
 
 
 def _split_command(command: str, width: int) -> tuple[str, str]:
-    """Where a command can be broken: behind a pipe, else at the last space outside of quotes that is near enough."""
+    """Splits a command after a pipe, otherwise at the last fitting space outside quotes."""
     quote, spaces = "", []
     for index, letter in enumerate(command):
         if letter == quote:

@@ -1,4 +1,4 @@
-"""Looking at what an agent said and did: logs."""
+"""The command `logs`: what an agent said and did."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from ralphtool.agents import Event
 
 _TAIL = 4 << 10  # bytes of standard error
-_LAST = 5  # lines of it that are shown
-_DENIED = 20  # hosts and ports that are shown
-_COMPLETED = 50  # names that a shell is told
+_LAST = 5  # lines of it shown
+_DENIED = 20  # hosts and ports shown
+_COMPLETED = 50  # names offered to the shell
 
 
 def _complete_entry(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
         names = dict.fromkeys(one.entry for one in records.list_all(project.find()) if one.entry.startswith(incomplete))
     except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
+        return []  # shell completion can't show errors
     return [CompletionItem(name) for name in list(names)[:_COMPLETED]]
 
 
@@ -84,7 +84,7 @@ def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, a
 
 
 def _write_raw(blocks: Iterator[bytes]) -> None:
-    """As it is, unless a terminal would obey it."""
+    """Unchanged, unless a terminal would interpret it."""
     if not sys.stdout.isatty():
         for block in blocks:
             sys.stdout.buffer.write(block)
@@ -100,12 +100,12 @@ def _write_raw(blocks: Iterator[bytes]) -> None:
 def _print_json(told: Iterator[Event]) -> None:
     for event in told:
         fields: dict[str, Any] = msgspec.to_builtins(event)
-        fields.pop("reset_at", None)  # often counted from now on, and this is the past
+        fields.pop("reset_at", None)  # often relative to now, which is wrong for the past
         click.echo(quickjson.dumps(fields))
 
 
 def _print_events(conversation: Conversation, told: Iterator[Event]) -> bool:
-    """Tells whether there was anything to show."""
+    """Returns whether there was anything to show."""
     is_empty = True
     for event in told:
         if lines := list(conversation.render_event(event)):
@@ -135,7 +135,7 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
 
 
 def _is_running(found: IterationFiles) -> bool:
-    """The last iteration of a run that goes on."""
+    """Whether it is the last iteration of a run in progress."""
     try:
         run = runs.read_summary(found.root, found.run)
     except RalphError:
@@ -144,7 +144,7 @@ def _is_running(found: IterationFiles) -> bool:
 
 
 def _print_stderr(found: IterationFiles, conversation: Conversation, *, is_well: bool) -> None:
-    """Programs that end well complain too: then it is enough to know of it."""
+    """Successful programs write there too: then a hint is enough."""
     lines = _read_stderr_tail(found)
     if not lines:
         return

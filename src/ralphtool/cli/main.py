@@ -32,14 +32,14 @@ def start() -> int:
     """Runs the command line of this process."""
     exit_code = main(sys.argv[1:])
     from ralphtool.cli.agent import (
-        end_at_once,  # it stands there because every module makes the agent's commands slower
+        end_at_once,  # it is there because every module makes the agent's commands slower
     )
 
     return end_at_once(exit_code)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Runs one command; every ending becomes a message and an exit code, here."""
+    """Runs one command; turns every ending into a message and an exit code."""
     _prepare_output()
     try:
         result = cli.main(list(arguments), prog_name="ralphtool", standalone_mode=False)
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     except RalphError as error:
         return _fail(error, arguments)
     except BrokenPipeError:
-        sys.stdout = None  # nobody reads on, so there is nothing to flush at the end
+        sys.stdout = None  # the reader is gone: Python must not flush it at exit
         return 1
     except OSError as error:
         return _fail(from_os_error(error), arguments)
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _prepare_output() -> None:
-    """What can't be written (a letter that the locale lacks, anything at all) ends no command."""
+    """Output that can't be written (a character that the locale lacks, a closed stream) must not end a command."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -93,7 +93,7 @@ class _LazyCommand(NamedTuple):
 
 
 class _CommandGroup(SuggestingGroup):
-    """Commands of other modules are imported when they are called: the rest doesn't wait for their libraries."""
+    """Imports commands of other modules only when they are called: the others don't wait for their libraries."""
 
     elsewhere: ClassVar[dict[str, _LazyCommand]] = {
         "init": _LazyCommand("setup:init", "Set up a project: detect specs, tests and agents, and write settings."),
@@ -132,7 +132,7 @@ class _CommandGroup(SuggestingGroup):
         "finish": _LazyCommand("finish:finish_command", "End a change: merge it, squash it, or open a pull request."),
         "back": _LazyCommand("finish:back", "Restore your branch and files after a killed run."),
     }
-    # Every command has its place here, so that nobody has to search a long list.
+    # Every command is in a section, so that people don't have to search a long list.
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
         "Start": ("init", "doctor", "new", "plan", "convert", "list", "show"),
         "Run and steer": (
@@ -167,7 +167,7 @@ class _CommandGroup(SuggestingGroup):
 
 def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
     if is_asked and not context.resilient_parsing:
-        from ralphtool.cli.version import describe_version  # may ask git: not for the other commands
+        from ralphtool.cli.version import describe_version  # may call git, which other commands don't need
 
         click.echo(f"ralphtool {describe_version()}")
         context.exit()
@@ -197,7 +197,7 @@ def cli(context: click.Context) -> None:
       ralphtool questions            lists questions; `ralphtool answer 4 "…"` answers one
       ralphtool report               reports the results of a run
     """
-    gc.freeze()  # the command's modules are here by now, and stay
+    gc.freeze()  # the command's modules are loaded by now, and stay
     gc.enable()
     if os.environ.get("NO_COLOR"):
         context.color = False
@@ -206,7 +206,7 @@ def cli(context: click.Context) -> None:
 
 
 def _shows_screen() -> bool:
-    """The full screen, where there is one to draw on and what draws it is installed."""
+    """Shows the full screen, if there is a terminal and the package is installed."""
     is_terminal = all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
     if not is_terminal or os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
@@ -217,7 +217,7 @@ def _shows_screen() -> bool:
             raise
         click.echo('The full screen needs one more package: pip install "ralphtool[screen]"\n', err=True)
         return False
-    screen.main(project.find())  # a run that it shows is none of its own: how that ended is not told here
+    screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
 
 
@@ -280,7 +280,7 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     change = found.change
     lock = locks.find_holder(root, change)
     completed = locks.list_completed_tasks(root, change)
-    stories, ticked = found.stories(completed), completed if lock else ()  # a branch has no ticks of an agent at work
+    stories, ticked = found.stories(completed), completed if lock else ()  # the branch lacks a working agent's ticks
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     receipts = _read_receipts(root, change, {story.id for story in stories if story.done})
     if not as_json:
@@ -302,10 +302,10 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
 
 
 def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, Receipt]:
-    """What the stories that are done rest on. A state that can't be read is no reason to show nothing."""
+    """The receipts of the stories that are done. An unreadable state is only a warning."""
     if not os.path.exists(layout.change_state(root, change)):
         return {}
-    from ralphtool.record import receipts  # which a change that was never run has none of
+    from ralphtool.record import receipts  # not needed for changes that were never run
 
     try:
         found = receipts.read_receipts(root, change)

@@ -1,7 +1,7 @@
 """`ralphtool mcp`: the agent's commands as tools of the Model Context Protocol, over stdin and stdout.
 
-A tool is a command of `ralphtool agent …`: it runs in this process and answers with the same JSON object,
-errors included, so that a model can read what went wrong and correct its call.
+A tool is a command of `ralphtool agent …`: it runs in this process and returns the same JSON object,
+also for errors, so that a model can read what went wrong and correct its call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ wrong and what to do."""
 
 
 class Argument(NamedTuple):
-    """One argument of a tool. Words come in the command's order; an option may be left out."""
+    """One argument of a tool. Words are in the command's order; an option may be left out."""
 
     name: str
     about: str
@@ -45,14 +45,14 @@ class Argument(NamedTuple):
 
 
 class AgentTool(NamedTuple):
-    """A command of the agent's, as a model sees it."""
+    """A command for agents, as a model sees it."""
 
     name: str
     command: str
     about: str
     arguments: tuple[Argument, ...] = ()
     changes: bool = True  # whether it writes anything
-    repeatable: bool = True  # whether doing it again changes nothing more
+    repeatable: bool = True  # whether repeating it changes nothing more
 
     def to_mcp(self) -> types.Tool:
         return types.Tool(
@@ -153,7 +153,7 @@ TOOLS = {tool.name: tool for tool in (_CONTEXT, _RECALL, _TASK_DONE, _LEARN, _PA
 
 
 def call_tool(name: str, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """What the tool answers, and whether that is an error."""
+    """The tool's answer, and whether it is an error."""
     try:
         tool = _find_tool(name)
         words, options = _split_arguments(tool, arguments)
@@ -177,7 +177,7 @@ def _split_arguments(tool: AgentTool, arguments: dict[str, Any]) -> tuple[list[s
                 f"{tool.name} has no argument {shorten(name)}; its arguments are {', '.join(known) or 'none'}"
             )
     words = [_check_text(tool, one, arguments.get(one.name)) for one in tool.arguments if not one.is_option]
-    # Models like to fill in every argument; null is how they say that they have nothing to say.
+    # Models tend to fill in every argument; they use null for those that they would leave out.
     given = [one for one in tool.arguments if one.is_option and arguments.get(one.name) is not None]
     return words, {one.name: _check_text(tool, one, arguments[one.name]) for one in given}
 
@@ -185,7 +185,7 @@ def _split_arguments(tool: AgentTool, arguments: dict[str, Any]) -> tuple[list[s
 def _check_text(tool: AgentTool, argument: Argument, value: object) -> str:
     if value is None:
         raise UsageError(f"{tool.name} needs {argument.name}: {argument.about}")
-    # A number is no id: 2.10 would become 2.1, which is another task.
+    # A number is not an id: 2.10 would become 2.1, which is another task.
     if not isinstance(value, str):
         raise UsageError(f"{argument.name} must be a string, not {shorten(quickjson.dumps(value))}: {argument.about}")
     return value
@@ -196,16 +196,16 @@ def _check_text(tool: AgentTool, argument: Argument, value: object) -> str:
 
 def serve() -> None:
     """Answers until stdin ends."""
-    # A thread waits for stdin, and Python would wait for that thread. Nothing is lost: writing bears every kill.
+    # A thread waits for stdin, and Python would wait for that thread. A kill is safe: all writes survive it.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         anyio.run(_serve)
     except* BrokenPipeError:
-        pass  # the agent has gone without a word, so nobody is left to be told
+        pass  # the agent is gone
 
 
 async def _serve() -> None:
-    one_at_a_time = anyio.CapacityLimiter(1)  # so that what is said is recorded in the order in which it was said
+    one_at_a_time = anyio.CapacityLimiter(1)  # so that calls are recorded in order
 
     async def call(_: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
         work = partial(call_tool, asked.name, asked.arguments or {})

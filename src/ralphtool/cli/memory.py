@@ -1,4 +1,4 @@
-"""`ralphtool memory …`: what is known, how much it helped, and how to keep it in order."""
+"""`ralphtool memory …`: shows what is known and how much it helped, and keeps it in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ralphtool.memory.knowledge import KnownItem
     from ralphtool.memory.review import Review
 
-_LOOKED_THROUGH = 200  # of the newest learnings, where nobody says otherwise
+_LOOKED_THROUGH = 200  # of the newest learnings, by default
 _SHOWN = 20
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 

@@ -1,4 +1,4 @@
-"""A plan that lies in our own folder, where other loops keep theirs: in a terminal, `run` offers to move it."""
+"""Plans in `.ralph`, where other loops keep theirs: in a terminal, `run` offers to move them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ralphtool.specs import remaining
 
 
 def offer_move(root: str, change: str) -> None:
-    """Moves the plan to where a run can commit its ticks, if its user agrees. If not, the run says what helps."""
+    """If the user agrees, moves the plan to where a run can commit its ticks. Otherwise the run says what to do."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return
     try:
         old = specs.open(root, change).path
     except RalphError:
-        return  # the run says what is wrong with it
+        return  # the run will report what is wrong with it
     new = os.path.join(root, os.path.basename(old))
     if not remaining.is_in_our_folder(root, old) or not os.path.isfile(old) or os.path.lexists(new):
         return
     inside = make_printable(os.path.relpath(old, root))
     click.echo(f"{inside} can't be run there: a run commits ticks, but no files in .ralph.")
     agreed = click.confirm(f"Move it to {make_printable(os.path.basename(new))}", default=True)
-    if agreed and not os.path.lexists(new):  # somebody may have made one while we asked
+    if agreed and not os.path.lexists(new):  # it may have been created in the meantime
         os.rename(old, new)

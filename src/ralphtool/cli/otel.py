@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ralphtool.views.otel.model import Span
     from ralphtool.views.otel.sending import Target
 
-_BATCH = 500  # spans of one request
+_BATCH = 500  # spans per request
 _PATIENCE, _TICK = 10.0, 0.05  # seconds
 _LONGEST_FILE = 32 << 10  # bytes of a prompt, or of the end of a log
 
@@ -42,7 +42,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     try:
         found = runs.list_ids(project.find())
     except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
+        return []  # shell completion can't show errors
     return [CompletionItem(id) for id in found if id.startswith(incomplete)]
 
 
@@ -86,7 +86,7 @@ def otel(run: str | None, follow: bool, to: str | None) -> None:
 
 
 def _wait_for_start(root: str, run: RunSummary) -> RunSummary:
-    """A run that has only just begun has an empty record for a moment, and nobody can tell whether it is alive."""
+    """The record of a new run is empty for a moment; until then it is unknown whether the run is alive."""
     end = time.monotonic() + _PATIENCE
     while not run.start and not os.path.getsize(run.path) and time.monotonic() < end:
         time.sleep(_TICK)
@@ -114,7 +114,7 @@ def _open_target(to: str) -> Iterator[Target]:
 
 
 class _Export:
-    """Reads the record of a run, and sends what has ended."""
+    """Reads the record of a run, and sends the spans that have ended."""
 
     def __init__(self, run: RunSummary, target: Target, read: Callable[[str], str] | None) -> None:
         self._run = run
@@ -130,7 +130,7 @@ class _Export:
         self._batch: list[Span] = []
 
     def write_all(self) -> None:
-        """Everything at once; of a run that goes on, what has ended."""
+        """Sends everything at once; for a run in progress, the spans that have ended."""
         is_over = self._run.end is not None or not runs.is_alive(self._run)
         for event in self._read_events(_Now()):
             self._take(self._builder.feed(event) if event else [])
@@ -138,7 +138,7 @@ class _Export:
         self._flush()
 
     def follow(self, stop: StopSignal) -> None:
-        """Each span when it has ended. If something can't be sent, everything is sent again at the end."""
+        """Sends each span when it has ended. If that fails once, everything is sent again at the end."""
         target = self._target
         for event in self._read_events(stop):
             try:
@@ -157,7 +157,7 @@ class _Export:
             self.write_all()
 
     def _read_events(self, stop: StopSignal) -> Iterator[events.Event | None]:
-        """None means that there is nothing more for the moment."""
+        """None means that there are no more for now."""
         for line in raw.follow_lines(self._run.path, stop):
             event = events.decode(line) if line else None
             if event or line is None:
@@ -188,26 +188,26 @@ class _Export:
 
 
 class _Now:
-    """Set from the beginning: what is there is read, and nothing is waited for."""
+    """A stop signal that is always set: reads what is there, without waiting."""
 
     def is_set(self) -> bool:
         return True
 
     def wait(self, timeout: float) -> None:
-        """Nobody waits."""
+        """Never waits."""
 
 
 class _Nowhere:
     rejected = 0
 
     def send_spans(self, body: bytes) -> None:
-        """It is sent later."""
+        """Sends nothing now: everything is sent at the end."""
 
     send_metrics = send_spans
 
 
 def _make_reader(run: RunSummary) -> Callable[[str], str]:
-    """Reads prompts and logs that a record names. It is not trusted: only its own folder is looked into."""
+    """Reads prompts and logs that a record names. The record is not trusted: only files in its own folder are read."""
     folder = os.path.realpath(run.folder)
 
     def read(path: str) -> str:

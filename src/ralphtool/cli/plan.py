@@ -1,4 +1,4 @@
-"""What a run would do, as text: the plan first, then the prompt as it would be sent."""
+"""The plan of a run as text, followed by the prompt as it would be sent."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _print_part(title: str, lines: Sequence[str]) -> None:
 
 
 def _describe_rounds(plan: Plan) -> Iterator[str]:
-    """Which stories could be worked on at once; what it would take where that is not asked for."""
+    """Which stories could run at once; and the option for that, if it is not set."""
     for number, ids in enumerate(plan.rounds):
         yield f"{'then ' if number else ''}{', '.join(ids)}{' at once' if len(ids) > 1 else ''}"
     chain = len(plan.rounds)

@@ -1,4 +1,4 @@
-"""Settings that are there already: what they say, and what `ralphtool init` would say besides."""
+"""Existing settings: their values, and what `ralphtool init` would add."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _read_tables(path: str) -> dict[str, Any]:
         return tomllib.loads(files.read(path).decode())
     except OSError as error:
         raise InvalidValue(str(from_os_error(error))) from None
-    except ValueError as error:  # no TOML, or no UTF-8
+    except ValueError as error:  # not TOML, or not UTF-8
         raise InvalidValue(f"{error}; run `ralphtool doctor` for details") from None
 
 
@@ -44,7 +44,7 @@ def _list_lines(path: tuple[str, ...], table: dict[str, Any]) -> Iterator[str]:
 
 
 def _propose(found: DetectedProject, tables: dict[str, Any]) -> list[str]:
-    """What is not set, or is set to nothing, and was found here."""
+    """Detected settings that are missing or empty in the file."""
     run, verify = _get_table(tables, "run"), _get_table(tables, "verify")
     lines = []
     if found.agents and not run.get("agent") and not run.get("agents"):

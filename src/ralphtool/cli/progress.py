@@ -31,7 +31,7 @@ def _decode_value(context: click.Context, parameter: click.Parameter, value: str
     return value
 
 
-_SHOWN = 20  # entries, where nobody says how many
+_SHOWN = 20  # entries, by default
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 _LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
 _LAST_RECORDS = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them.")
@@ -49,14 +49,14 @@ def _print_json(value: object) -> None:
 
 
 def _print_warnings(history: History) -> None:
-    """Says what is wrong, after the answer."""
+    """Prints problems, after the answer."""
     waiting = [f"{problem}: the next write sets it aside" for problem in history.problems()]
     for notice in [*history.notices, *waiting]:
         click.echo(f"Warning: {make_printable(notice)}", err=True)
 
 
 def _list_types(types: Any) -> str:
-    """For the help: as a part of the option's name they would make it too wide."""
+    """For the help: as a part of the option's name, the types would make it too wide."""
     return f"Only this type: {', '.join(get_args(types))}."
 
 
@@ -413,7 +413,7 @@ def migrate_command(dry_run: bool, as_json: bool) -> None:
     if as_json:
         shown = msgspec.to_builtins(found) if found else None
         if shown:
-            del shown["text"]  # which is the first of the learnings
+            del shown["text"]  # it is the first of the learnings
         _print_json({"migrated": found is not None and not dry_run, "found": shown})
     elif found is None:
         tables.print_line("Nothing to migrate: there is no progress.txt, or the history already exists.")

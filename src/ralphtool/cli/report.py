@@ -1,4 +1,4 @@
-"""`ralphtool report`: what a run came to, for the morning after."""
+"""`ralphtool report`: the results of a run."""
 
 from __future__ import annotations
 
@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 
 _FORMATS = ("markdown", "junit", "html", "json")
 _ENDINGS = {".md": "markdown", ".xml": "junit", ".html": "html", ".htm": "html", ".json": "json"}
-_PLAIN = str.maketrans(
-    {"…": "...", "·": "-", "→": "->", "✓": "+", "✗": "x"}
-)  # for terminals that can't show the former
+_PLAIN = str.maketrans({"…": "...", "·": "-", "→": "->", "✓": "+", "✗": "x"})  # for terminals without these characters
 
 
 def _complete_run(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     try:
         found = runs.list_ids(project.find())
     except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
+        return []  # shell completion can't show errors
     return [CompletionItem(id) for id in found if id.startswith(incomplete)]
 
 
@@ -93,10 +91,10 @@ def choose_format(form: str | None, output: str | None, *, as_json: bool) -> str
 
 
 def _find_width() -> int | None:
-    """That of the terminal, if there is one."""
+    """The width of the terminal, if there is one."""
     try:
         return (os.get_terminal_size(sys.stdout.fileno()).columns or None) if sys.stdout.isatty() else None
-    except (OSError, ValueError):  # it is gone, or is no file
+    except (OSError, ValueError):  # it is gone, or is not a file
         return None
 
 
@@ -111,7 +109,7 @@ def render_report(root: str, run: RunSummary, form: str, width: int | None) -> s
 
 
 def _fit(text: str, width: int | None) -> str:
-    """Sentences and lists in lines that the terminal has room for; code and tables stay as they are."""
+    """Wraps sentences and lists to the terminal's width; code and tables are not changed."""
     if width is None:
         return text
     lines, is_code = [], False
@@ -122,7 +120,7 @@ def _fit(text: str, width: int | None) -> str:
 
 
 def _facts_as_dict(facts: Facts) -> dict[str, object]:
-    """The facts, with their sums."""
+    """The facts, with their totals."""
     told: dict[str, object] = msgspec.to_builtins(facts)
     return {**told, "seconds": facts.seconds, "used": msgspec.to_builtins(facts.used)}
 
@@ -137,7 +135,7 @@ def _print_report(text: str, form: str) -> None:
 
 
 def write_file(path: str, text: str) -> None:
-    """All of it or nothing: a file may be looked at while it is written anew."""
+    """Writes the file atomically: it may be read while it is rewritten."""
     data = text.encode("utf-8", "backslashreplace")
     folder = files.folder_of(path)
     if not os.path.isdir(folder):

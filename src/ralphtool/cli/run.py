@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
 
-_TICK = 0.01  # seconds between two looks at whether the record has begun
+_TICK = 0.01  # seconds between two checks whether the record has begun
 _EXIT_CODES = {"done": 0, "unproven": 1, "unfinished": 1, "interrupted": 130}
 
 
 class _SettingOption(click.Option):
-    """The flag of a setting. Its help stands with the setting, and is read when somebody asks for it."""
+    """The flag of a setting. Its help is in the setting's docstring, and is read only when it is shown."""
 
     def get_help_record(self, context: click.Context) -> tuple[str, str] | None:
         one = next(one for one in settings_module.describe("run") if one.key == self.name)
@@ -56,7 +56,7 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _RunCommand(click.Command):
-    """`--format json` prints its object also where the command line is wrong."""
+    """With `--format json`, prints the object even if the command line is wrong."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -146,7 +146,7 @@ def _run(
 
 
 def _use_command_elsewhere(settings: Settings, command: str | None) -> tuple[Settings, str | None]:
-    """Workers know an agent by the settings, so there the agent of the command line becomes one of those."""
+    """Workers find agents in the settings, so for them the agent of the command line is added there."""
     if command is None or settings.run.executor == "local":
         return settings, command
     given = settings_module.AgentSettings(command=tuple(_split_command(command)))
@@ -164,7 +164,7 @@ def _run_all(
     *,
     is_dry: bool,
 ) -> int:
-    """One after the other; one that stays unfinished or can't begin does not hold up the next, an interrupt does."""
+    """Runs changes one by one. One that is unfinished or can't start does not stop the next; an interrupt does."""
     if change or ref:
         raise UsageError("--all runs every open change: leave CHANGE out")
     chosen = choosing.list_all(root)
@@ -195,7 +195,7 @@ def _report_left_out(change: str, problem: str | None) -> None:
 
 
 def make_given_runner(command: str | None) -> list[Runner]:
-    """The agent of the command line, if it names one."""
+    """The agent of the command line, if there is one."""
     return [] if command is None else [agents.make("command", {"command": _split_command(command)})]
 
 
@@ -237,7 +237,7 @@ def _view_run(output: RunOutput, root: str, settings: Settings, path: str) -> Ru
 
 
 def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | None, *, as_json: bool) -> int:
-    """The exit code tells whether a run could begin."""
+    """The exit code says whether a run could start."""
     from ralphtool.cli import plan
     from ralphtool.loop import dryrun
 
@@ -265,7 +265,7 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
 
 
 class Signals:
-    """Ctrl-C once: stop soon. Twice: at once. A closed terminal and a polite kill are like the first."""
+    """Ctrl-C once: stop soon. Twice: stop at once. A closed terminal and SIGTERM count as Ctrl-C."""
 
     def __init__(self, stop: StopRequest) -> None:
         self._stop = stop
@@ -281,13 +281,13 @@ class Signals:
             raise KeyboardInterrupt
 
     def __exit__(self, kind: object, *rest: object) -> None:
-        """A run that has come to its end has nothing left to interrupt: its exit code is known."""
+        """Ignores Ctrl-C after a run has ended: its exit code is already known."""
         for number, before in self._before.items():
             signal.signal(number, signal.SIG_IGN if kind is None and number == signal.SIGINT else before)
 
 
 class RunViewer:
-    """Shows the run while it goes on, by reading its events."""
+    """Shows the run in progress, by reading its events."""
 
     def __init__(self, path: str, form: Format = "text") -> None:
         self._path = path
@@ -299,7 +299,7 @@ class RunViewer:
         self._thread.start()
 
     def _show(self) -> None:
-        """What draws is imported when there is something to draw: the run doesn't wait for it."""
+        """Imports the drawing code only when there is something to draw: the run doesn't wait for it."""
         with suppress(FileNotFoundError):
             while not os.path.getsize(self._path) and not self._stop.wait(_TICK):
                 pass

@@ -1,5 +1,5 @@
-"""What `ralphtool run` leaves for programs at its end: the object of `--format json`, and the files of `--junit` and
-`--report`. However the command ends, they are written once.
+"""The output of `ralphtool run` for programs at its end: the object of `--format json`, and the files of `--junit` and
+`--report`. However the command ends, they are written exactly once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _INTERRUPTED, _CRASHED = 130, 3  # exit codes
 
 
 class Wanted(NamedTuple):
-    """What the command line asks for."""
+    """The requested output."""
 
     form: Format = "text"
     junit: str | None = None
@@ -36,11 +36,11 @@ class Wanted(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """How it ended for one change."""
+    """How the run of one change ended."""
 
     root: str
     change: str | None
-    record: str | None  # None if no run began
+    record: str | None  # None if no run started
     exit_code: int
     reason: str = ""
     error: FinalError | None = None
@@ -51,7 +51,7 @@ def choose_format(form: str | None, *, as_json: bool) -> Format:
 
 
 class RunOutput:
-    """Collects the endings of the runs of one command. Leaving it, also by an error, writes what is wanted."""
+    """Collects the endings of the runs of one command. Leaving the context, even by an error, writes the output."""
 
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
@@ -60,7 +60,7 @@ class RunOutput:
         self._change: str | None = None
         self._record: str | None = None
         self._exit_code = 0
-        self._may_write = False  # the files that are wanted
+        self._may_write = False  # the requested files
 
     @property
     def form(self) -> Format:
@@ -92,7 +92,7 @@ class RunOutput:
         self._change = self._record = None
 
     def fail(self, error: BaseException, change: str | None = None, exit_code: int | None = None) -> None:
-        """The run of this change ended by an error, or did not begin."""
+        """The run of this change ended with an error, or did not start."""
         code = exit_code or find_exit_code(error)
         described = None if code == _INTERRUPTED else describe_error(error)
         self._endings.append(_Ending(self._root, self._change or change, self._record, code, error=described))
@@ -118,7 +118,7 @@ class RunOutput:
     # --- the files ------------------------------------------------------------------------------
 
     def _write_files(self) -> RalphError | None:
-        """An error, if one of them could not be written: a job must not show the file of an earlier one."""
+        """Returns an error if a file could not be written: a job must not show the file of an earlier job."""
         try:
             if self.wanted.junit:
                 from ralphtool.cli import report
@@ -182,7 +182,7 @@ class RunOutput:
 
 
 def find_exit_code(error: BaseException) -> int:
-    """That of the command, as `main` makes it of this error."""
+    """The exit code that `main` gives to this error."""
     if isinstance(error, click.Abort | KeyboardInterrupt):
         return _INTERRUPTED
     if isinstance(error, click.ClickException):
@@ -205,7 +205,7 @@ def describe_error(error: BaseException) -> FinalError:
 
 
 def print_usage_error(arguments: Sequence[str], error: click.ClickException) -> None:
-    """The command line can't be parsed, so only its words tell what is wanted."""
+    """The command line can't be parsed, so the requested output is found in its words."""
     pairs = zip(arguments, [*arguments[1:], ""], strict=True)
     if "--format=json" in arguments or ("--format", "json") in pairs:
         output = RunOutput(Wanted("json", is_all="--all" in arguments))
@@ -224,7 +224,7 @@ def _check_target(option: str, path: str, *, is_dry: bool) -> None:
 
 
 def _read(ending: _Ending) -> Facts | NoRun:
-    """What the record says; without one, why there is none."""
+    """The facts in the record; without a record, why there is none."""
     from ralphtool.views.report import from_record
     from ralphtool.views.report.junit import NoRun
 
@@ -239,6 +239,6 @@ def _read_summary(ending: _Ending, record: str) -> RunSummary:
     from ralphtool.record import runs
 
     run = runs.read_summary(ending.root, os.path.basename(os.path.dirname(record)))
-    if run.end is None:  # this very process was it, so nothing of the run is alive
+    if run.end is None:  # the run was in this process, so it is not alive
         run.state = "interrupted" if ending.exit_code == _INTERRUPTED else "died"
     return run

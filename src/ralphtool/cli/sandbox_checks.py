@@ -1,4 +1,4 @@
-"""The check of `ralphtool doctor` for where the next run works: in a box, a worktree, or the user's own folder."""
+"""The check of `ralphtool doctor` for the workspace of the next run: a box, a worktree, or the user's own folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def check_sandbox(project: DoctorContext) -> Iterator[Diagnosis]:
     settings = project.settings or Settings()
     if project.repository is None:
-        return  # which is a finding of its own
+        return  # which is a separate finding
     yield from _check_paths(settings, project.root)
     wanted = settings.run.workspace
     if wanted in ("here", "worktree") and settings.sandbox.mode == "require":
@@ -43,11 +43,11 @@ def check_sandbox(project: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def _check_cloud_logins(project: DoctorContext, settings: Settings) -> Iterator[Diagnosis]:
-    """An agent without its login fails in a box with an error that does not name the box."""
+    """Warns here, because an agent without its login fails in a box with an error that does not mention the box."""
     try:
         runners = make_runners(settings, is_boxed=True) if settings.run.agent or settings.run.agents else []
     except RalphError:
-        return  # the check of the agents says so
+        return  # the check of the agents reports it
     for text in cloud_login.list_notices(settings, runners, project.root):
         yield warning("sandbox", text, "add these lines to give the agent that login")
 
@@ -62,7 +62,7 @@ def _check_box(project: DoctorContext, repository: Repository, settings: Setting
 
 
 def _describe_next(choice: Choice, found: Findings, *, has_gates: bool) -> Diagnosis:
-    """What the next run of a new change does, by what is known."""
+    """The workspace of a new change's next run, as far as is known."""
     text = "\n".join((f"the next run: {workspace.describe(choice.kind)}", *(f"why: {one}" for one in choice.why)))
     if choice.why:
         repair = partial(_forget, found) if found.read_trouble("box") else None

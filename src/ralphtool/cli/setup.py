@@ -35,7 +35,7 @@ def _print_line(text: str = "") -> None:
 
 
 def _shorten_path(path: str) -> str:
-    """A path as short as it can be said from where the user stands."""
+    """A path relative to the current folder, if it is inside."""
     near = os.path.relpath(path)
     return path if near.startswith("..") else near
 
@@ -62,7 +62,7 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
     root = detect.find_root(here)
     found = detect.detect_project(root)
     if agent is not None:
-        agents.make(agent, {})  # which knows whether there is such a one
+        agents.make(agent, {})  # raises an error if there is no such agent
     asks = not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     if not as_json:
         _print_project(found)
@@ -74,7 +74,7 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
 
 
 def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: bool) -> dict[str, Any]:
-    """All questions come first: whoever breaks off has changed nothing."""
+    """Asks all questions first, so that cancelling changes nothing."""
     path = config.path_of(found.root)
     is_there = os.path.lexists(path)
     if is_there and agent is not None and settings.load(found.root).run.agent != agent:
@@ -105,7 +105,7 @@ def _gate_as_dict(gate: GateCommand) -> dict[str, Any]:
 
 
 def _compare_settings(found: DetectedProject, path: str, *, is_there: bool) -> dict[str, Any]:
-    """What the settings that are there already say, and what a new file would say besides."""
+    """The existing settings, and what a new file would add."""
     if not is_there:
         return {"set": None, "proposed": None, "problem": None}
     try:

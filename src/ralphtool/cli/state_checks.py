@@ -1,4 +1,4 @@
-"""The checks of `ralphtool doctor` over what runs leave: locks, the working tree, `.ralph/`, the disk."""
+"""The checks of `ralphtool doctor` for leftovers of runs: locks, the working tree, `.ralph/`, the disk."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ralphtool.core.locks import ChangeLock
 
 _MIB = 1 << 20
-_TOO_LITTLE_SPACE = 100 * _MIB  # below that the next run is likely to fail
+_TOO_LITTLE_SPACE = 100 * _MIB  # with less, the next run is likely to fail
 _LITTLE_SPACE = 1024 * _MIB
 
 
@@ -35,7 +35,7 @@ def check_writable(project: DoctorContext) -> Iterator[Diagnosis]:
     for path in (project.root, project.folder, *git):
         if os.path.isdir(path) and not os.access(path, os.W_OK | os.X_OK):
             yield _describe_read_only(path)
-            return  # one is enough: the others mostly have the same cause
+            return  # one is enough: the others usually have the same cause
     try:
         files.tmp_dir()
     except IoError as error:
@@ -68,7 +68,7 @@ def _check_lock(root: str, change: str) -> Iterator[Diagnosis]:
         yield wrong("locks", str(error), unlock, partial(_unlock, root, change))
         return
     if lock is None or lock.fields["unlocked"]:
-        return  # what its session recorded waits for the next one
+        return  # the next session takes over its buffers
     if lock.is_abandoned:
         text = f"{change} is locked by {_describe_dead_lock(lock)}; the next run takes it over"
         yield warning("locks", text, unlock, partial(_unlock, root, change))
@@ -96,7 +96,7 @@ def check_tree(project: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def check_history(project: DoctorContext) -> Iterator[Diagnosis]:
-    store = Store(project.root)  # not History, which would take over an old progress.txt
+    store = Store(project.root)  # not History, which would import an old progress.txt
     try:
         if not os.path.isdir(project.folder):
             return
@@ -197,7 +197,7 @@ def check_disk(project: DoctorContext) -> Iterator[Diagnosis]:
     try:
         places = [project.root, files.tmp_dir()]
     except IoError:
-        places = [project.root]  # which is a finding of its own
+        places = [project.root]  # which is a separate finding
     for place in places:
         device = os.stat(place).st_dev
         if device not in seen:

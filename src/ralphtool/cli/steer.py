@@ -110,7 +110,7 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
 
 
 def _build_run_command(root: str, change: str) -> str:
-    """The command that runs a change: one whose file is not found by looking has to be named."""
+    """The command that runs a change: if its file can't be detected, it must be named."""
     ref = str(questions.load_change_state(root, change).get("spec") or "")
     file = ref.partition(":")[2]
     return f"ralphtool run {change}" + (
@@ -180,7 +180,7 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
 
 
 def _describe_no_prompt(root: str, change: str, story: StorySummary) -> str:
-    """Why there will be no next prompt for a story, unless somebody does something about it."""
+    """Why there will be no next prompt for a story unless the user acts."""
     id = story.id
     if any(one.story == id and not one.answer for one in questions.list_open(root, change)):
         return f'story {id} needs your answer first: ralphtool answer {id} "…" (or ralphtool retry {id})'

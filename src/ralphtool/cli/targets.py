@@ -1,4 +1,4 @@
-"""What a command of a person's is about: the change and the story that it names, and whether a run works on them."""
+"""The target of a user's command: the change and the story that it names, and whether a run works on them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def refuse_agents(root: str) -> None:
-    """Whoever runs below a run is its agent, whatever its environment says. What it writes itself nobody can refuse."""
+    """A descendant of a run is its agent, whatever its environment says. Files that it writes can't be refused."""
     owners = {
         lock.owner["pid"]
         for change in locks.list_locked_changes(root)
@@ -35,7 +35,7 @@ def refuse_agents(root: str) -> None:
 
 
 def _list_ancestors() -> set[int]:
-    import psutil  # which costs more than a short answer
+    import psutil  # its import costs more than a short answer
 
     return {process.pid for process in psutil.Process().parents()}
 
@@ -47,9 +47,9 @@ def find_run_lock(root: str, change: str) -> ChangeLock | None:
 
 
 def find_change(root: str, change: str | None) -> str:
-    """The change that is named, else the only one that runs, else the only one there is.
+    """The named change, else the only one in progress, else the only one that exists.
 
-    What runs is told by the locks: an agent may have moved its spec just now.
+    Locks say what is in progress, because an agent may have moved the spec just now.
     """
     refuse_agents(root)
     if change is None:
@@ -64,7 +64,7 @@ def find_change(root: str, change: str | None) -> str:
 
 
 class StorySummary:
-    """What is known of a story here."""
+    """The facts about a story that commands need."""
 
     def __init__(self, id: str, depends_on: Sequence[str], *, done: bool, optional: bool) -> None:
         self.id = id
@@ -74,7 +74,7 @@ class StorySummary:
 
 
 def find_story(root: str, change: str, name: str) -> tuple[StorySummary, Sequence[StorySummary]]:
-    """The story of that id, or of that id in the history; and all of them."""
+    """The story with this id, in the spec or in the history; and all stories."""
     stories = list_stories(root, change)
     found = next((one for id, one in stories if name in (one.id, id)), None)
     if found is None:
@@ -92,7 +92,7 @@ def _list_ids(stories: Sequence[tuple[str, StorySummary]]) -> list[str]:
 
 
 def list_stories(root: str, change: str) -> list[tuple[str, StorySummary]]:
-    """Every story with its id in the history: as the spec has it, or as the run began with it."""
+    """Every story with its id in the history: from the spec, otherwise from the start of the run."""
     ref = questions.load_change_state(root, change).get("spec") or None
     try:
         with branch.open_spec(root, change, ref) as on_branch:
@@ -113,12 +113,12 @@ def _summarize_story(one: Story) -> StorySummary:
 
 
 def complete_story(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """Stories of the change that is meant, those that wait first."""
+    """Stories of the change, those that need an answer first."""
     try:
         root = project.find()
         waiting = [one.story for one in questions.list_open(root)]
         change = context.params.get("change") or overview.find_only(root)
         known = [one.id for one in specs.open(root, change).stories()]
     except (RalphError, OSError):
-        return []  # a shell waits for words, and has no place for an error
+        return []  # shell completion can't show errors
     return [id for id in dict.fromkeys([*waiting, *known]) if id.startswith(incomplete)]

@@ -1,4 +1,4 @@
-"""The checks of `ralphtool doctor` that look at issue trackers: whether their programs are there, and logged in."""
+"""The checks of `ralphtool doctor` for issue trackers: whether their programs are installed and logged in."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _INSTALL_BEADS = "install the one that your project uses, or set write = false u
 
 
 def check_trackers(project: DoctorContext) -> Iterator[Diagnosis]:
-    """Asks no network, as no check does: whether GitHub can be reached shows when a run starts."""
+    """Does not use the network: a run shows at its start whether GitHub can be reached."""
     if os.path.isdir(os.path.join(project.root, ".beads")):
         yield from _check_beads(project.root)
     if config.read_tracker(project.root, "github") or specs.adapter("github").changes(project.root):

@@ -1,4 +1,4 @@
-"""The version, with the commit that this copy of ralphtool was made from, where that is known."""
+"""The version, with the commit that this copy of ralphtool was built from, if it is known."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def describe_version() -> str:
 
 
 def read_commit(package: str) -> str:
-    """The commit that hatch_build.py put into the wheel, else that of the checkout; empty where there is neither."""
+    """The commit that hatch_build.py put into the wheel, else that of the checkout; empty if there is neither."""
     try:
         with open(os.path.join(package, "commit.txt"), encoding="ascii") as file:
             return file.read().strip()
@@ -27,11 +27,11 @@ def read_commit(package: str) -> str:
 
 
 def _ask_git(checkout: str) -> str:
-    # Without this look, git would answer for any repository that an installation happens to lie in.
+    # Without this check, git would answer for any repository that contains the installation.
     if not all(os.path.exists(os.path.join(checkout, name)) for name in (".git", "bin/ralphtool", "hatch_build.py")):
         return ""
     command = ["git", "-C", checkout, "rev-parse", "--verify", "--quiet", "HEAD"]
-    # GIT_DIR and its like, as hooks set them, would name another repository.
+    # GIT_DIR and similar variables, which hooks set, would name another repository.
     env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         done = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL, env=env)

@@ -1,4 +1,4 @@
-"""`ralphtool runs` and `ralphtool watch`: which runs there are, and looking on while one goes on, or afterwards."""
+"""`ralphtool runs` and `ralphtool watch`: list the runs, and watch one live or afterwards."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
 
 _NEWEST = 20
-_HEARTBEAT = 1.0  # seconds between two looks whether a run is still alive
+_HEARTBEAT = 1.0  # seconds between two checks that a run is alive
 _GAP = 2
-_SHORT_NAME = 26  # a run's name is cut to that before other columns go
+_SHORT_NAME = 26  # a run's name is cut to this before columns are dropped
 _SPEED = 60.0
 _FASTEST = 1e6
 
@@ -39,7 +39,7 @@ def _complete_from(complete: Callable[[str], Sequence[str]]) -> Callable[..., li
         try:
             found = complete(project.find())
         except (RalphError, OSError):
-            return []  # a shell waits for words, and has no place for an error
+            return []  # shell completion can't show errors
         return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
     return items
@@ -129,7 +129,7 @@ def _select_resumable(found: Sequence[RunSummary]) -> list[RunSummary]:
 
 
 def _fit_columns(columns: list[tuple[str, ...]], width: int) -> tuple[list[tuple[str, ...]], list[int]]:
-    """The columns that there is room for, and the width of each. What stands in a run's name too goes first."""
+    """The columns that fit, and their widths. The change is dropped first, because the run's name contains it."""
 
     def sizes() -> list[int]:
         return [max(map(len, column)) + _GAP for column in columns]
@@ -144,14 +144,14 @@ def _fit_columns(columns: list[tuple[str, ...]], width: int) -> tuple[list[tuple
 
 
 def _find_width() -> int:
-    """How wide a line may be; without a terminal, as wide as it is."""
+    """The maximum width of a line; practically unlimited without a terminal."""
     if not sys.stdout.isatty():
         return 10_000
     return os.get_terminal_size(sys.stdout.fileno()).columns or 80
 
 
 def _shorten_name(name: str, width: int) -> str:
-    """The end of a name tells runs apart, so the middle goes."""
+    """Removes the middle: the end of a name tells runs apart."""
     if len(name) <= width:
         return name
     gap = "…" if can_write_unicode() else "."
@@ -186,7 +186,7 @@ def _make_writable(text: str) -> str:
 
 
 def _checked_speed(context: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
-    if value is not None and not 0 <= value <= _FASTEST:  # which no NaN is either
+    if value is not None and not 0 <= value <= _FASTEST:  # also rejects NaN
         raise click.BadParameter(f"{value:g} is not between 0 and {_FASTEST:,.0f}")
     return value
 
@@ -227,7 +227,7 @@ def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> 
 
 
 def _choose_run(root: str, name: str | None) -> RunSummary:
-    """The run that is meant."""
+    """The named run; otherwise the one in progress, or the newest."""
     if name is not None:
         return records.find(root, name)
     going = [run for run in _list_runs(root, None, _NEWEST) if run.state in ("running", "paused")]
@@ -240,7 +240,7 @@ def _choose_run(root: str, name: str | None) -> RunSummary:
 
 
 class RunEndSignal:
-    """Set when the run is no more, whether it told its end or not."""
+    """Set when the run is over, whether its record has an end or not."""
 
     def __init__(self, run: RunSummary) -> None:
         self._run = run
@@ -275,7 +275,7 @@ def _watch_run(run: RunSummary, speed: float | None, *, as_json: bool) -> None:
 
 
 def _draw_run(run: RunSummary, stop: RunEndSignal, speed: float | None, *, as_json: bool) -> None:
-    """In a function of its own, because what draws takes as long to load as all the rest."""
+    """A separate function, because the drawing code takes as long to load as everything else."""
     from ralphtool.views.terminal import live
 
     if as_json:
@@ -289,7 +289,7 @@ def _draw_run(run: RunSummary, stop: RunEndSignal, speed: float | None, *, as_js
 
 
 def _print_end(before: RunSummary, *, as_json: bool) -> None:
-    """How it ended, if it did: it may have gone on after we first looked."""
+    """Prints how the run ended, if it did: it may have continued since it was first read."""
     if sys.stdout is None:
         return
     try:

@@ -1,4 +1,4 @@
-"""`ralphtool worker` works for runs on other machines; `ralphtool workers` shows who does."""
+"""`ralphtool worker` works for runs on other machines; `ralphtool workers` lists the workers."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def worker(slots: int | None, name: str, home: str, remote: str, dev: bool, **se
 
 
 def _leave() -> None:
-    """At once: the library's own threads may still wait for a server that is away, and would abort the process when
-    Python ends around them."""
+    """Exits at once: the library's own threads may still wait for an unreachable server, and would abort the process
+    when Python shuts down."""
     sys.stdout.flush()
     os._exit(0)
 
@@ -109,7 +109,7 @@ def _announce(options: Any) -> None:
 
 
 def _read_settings(given: dict[str, Any]) -> ExecutorSettings:
-    """Those of the project that we are in, if any, with what the environment and the command line say."""
+    """The settings of the current project, if any, overridden by the environment and the command line."""
     try:
         known = settings_module.load(project.find()).executor
     except RalphError:
@@ -176,7 +176,7 @@ def _describe_job(job: JobState) -> dict[str, Any]:
 
 
 def _name_job(id: str) -> str:
-    """An order's id has its run, the number of the iteration, and what is to be done."""
+    """An order's id consists of its run, the number of the iteration, and the kind of work."""
     run, _, rest = id.partition("/")
     number, _, kind = rest.partition("-")
     doing = next((words for name, words in _DOING.items() if kind.startswith(name)), "working")

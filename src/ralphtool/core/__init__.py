@@ -1,1 +1,1 @@
-"""What an agent's command needs, and nothing else: files that survive a kill, names, locks, sessions."""
+"""Only what the agent's commands need: files that survive a kill, names, locks, sessions."""

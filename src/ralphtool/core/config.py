@@ -1,7 +1,7 @@
-"""Settings from `.ralph/config.toml`. What is not said there has a default.
+"""Settings from `.ralph/config.toml`. A setting that is missing there has a default.
 
-The agent's hot path needs two lists of commands from it and can't pay for a TOML parser, so those are
-read by a small reader that knows the plain cases and leaves everything else to `tomllib`.
+The agent's hot path needs two lists of commands from it and can't afford a TOML parser, so a small reader
+handles the plain cases and leaves everything else to `tomllib`.
 """
 
 from ralphtool.core import files, layout
@@ -38,7 +38,7 @@ def _parse_table(text: str, project: str, name: str) -> "dict[str, Any]":
 
     try:
         table = tomllib.loads(text).get(name, {})
-    except (ValueError, RecursionError) as error:  # also of a number that is too long, or of deep nesting
+    except (ValueError, RecursionError) as error:  # ValueError also for a number that is too long
         raise InvalidValue(f"{path_of(project)}: {error}: fix that line") from None
     if not isinstance(table, dict):
         raise InvalidValue(f"{path_of(project)}: {name} must be a table: write [{name}]")
@@ -58,7 +58,7 @@ def read_spec(project: str) -> str | None:
 
 
 def read_spec_of(project: str, name: str) -> str | None:
-    """What `[run] spec` names in one format: `12`, if it is `github:12`."""
+    """The part of `[run] spec` after the name of this format: `12` for `github:12`."""
     text = _read_text(project)
     if text is None or f"{name}:" not in text:
         return None
@@ -67,7 +67,7 @@ def read_spec_of(project: str, name: str) -> str | None:
 
 
 def read_tracker(project: str, name: str) -> "dict[str, Any]":
-    """`[specs.NAME]`: what is set for an issue tracker. The values are not checked here."""
+    """`[specs.NAME]`: the settings of an issue tracker. Their values are not checked here."""
     text = _read_text(project)
     if text is None or "specs" not in text:
         return {}
@@ -102,7 +102,7 @@ def _check_command_lists(table: "dict[str, Any]", project: str) -> dict[str, lis
 
 
 def _parse_plain_verify(text: str) -> "dict[str, Any] | None":
-    """The `[verify]` table, if the file is as plain as most are; None if a real parser is needed."""
+    """The `[verify]` table if the file is plain, as most are; None if it needs a real parser."""
     if '"""' in text or "'''" in text:  # without these, a line that begins with '#' is always a comment
         return None
     lines = [line.strip() for line in text.split("\n") if not line.lstrip().startswith("#")]
@@ -127,7 +127,7 @@ def _parse_plain_verify(text: str) -> "dict[str, Any] | None":
 
 
 def _parse_plain_value(text: str, body: list[str]) -> "tuple[list[str] | None] | None":
-    """A list of quoted texts, over as many lines as it takes; what is no list is passed over."""
+    """A list of quoted strings, which may span several lines; other plain values are skipped."""
     if not text.startswith("["):
         return (None,) if _is_plain(text) else None
     while (found := _parse_quoted(text)) is None and len(body) > 1:
@@ -137,14 +137,14 @@ def _parse_plain_value(text: str, body: list[str]) -> "tuple[list[str] | None] |
 
 
 def _is_plain(text: str) -> bool:
-    """A number, true or false, or a quoted text without anything special in it."""
+    """A number, true or false, or a quoted string without special characters."""
     if text[:1] in ("'", '"'):
         return text.count(text[0]) == 2 and text.endswith(text[0]) and "\\" not in text and text.isprintable()
     return text.isascii() and (text.isdigit() or text in ("true", "false"))
 
 
 def _parse_quoted(text: str) -> list[str] | None:
-    """The texts of `["a", 'b']`; None if the list is not closed yet, or has anything else in it."""
+    """The strings of `["a", 'b']`; None if the list is not closed yet, or contains anything else."""
     texts: list[str] = []
     index, wants_comma = 1, False
     while index < len(text):

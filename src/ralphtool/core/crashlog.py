@@ -7,14 +7,14 @@ from ralphtool.core import files
 
 
 def report(error: BaseException, arguments: list[str]) -> str:
-    """Writes the log; tells the user where it is."""
+    """Writes the log; returns a message that says where it is."""
     import platform
     import traceback
 
     text = "\n".join(
         [
             f"ralphtool {__version__}, Python {platform.python_version()}, {platform.platform()}",
-            # What the arguments say may be private; how many there were helps already.
+            # Arguments may be private; their number alone already helps.
             f"command: ralphtool {' '.join(arguments[:2])} ({len(arguments)} arguments)",
             "",
             "".join(traceback.format_exception(error)),

@@ -1,8 +1,8 @@
 """Files that survive a kill: atomic replacement, locks, and private folders under the temporary directory.
 
-Standard library only, and little of that: every command that an agent calls imports this module.
+It imports little, and only from the standard library: every command that an agent calls imports this module.
 
-One file, over 500 lines: every further module would make each of those calls slower.
+One file, although over 500 lines: each further module would make those calls slower.
 """
 
 import errno
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-# A FIFO planted where our file belongs must not block us, and a link must not lead us away.
+# A FIFO planted in place of our file must not block us, and a link must not redirect us.
 _PRIVATE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
-_MAX_TRIES = 50  # so often is a file read again that somebody keeps writing to
+_MAX_TRIES = 50  # reads of a file that another program keeps writing to
 
 
 def tmp_dir() -> str:
-    """Python's temporary directory, without the price of importing `tempfile`.
+    """Python's temporary directory, without the cost of importing `tempfile`.
 
-    A TMPDIR that can't be used is refused: what is recorded in another place, the next command would not find.
+    An unusable TMPDIR is refused: the next command would not find records that were written elsewhere.
     """
     if wanted := os.environ.get("TMPDIR"):
         if not _can_write(wanted):
@@ -43,7 +43,7 @@ def _can_write(folder: str) -> bool:
 
 
 def private_path(*parts: str) -> str:
-    """The path of one of our files under the temporary directory; its folders are checked, as far as they exist."""
+    """The path of one of our files under the temporary directory; those of its folders that exist are checked."""
     folder = tmp_dir()
     for part in parts[:-1]:
         folder = os.path.join(folder, part)
@@ -58,7 +58,7 @@ def private_path(*parts: str) -> str:
 
 
 def make_private_folders(path: str) -> list[str]:
-    """Makes what is missing of the folders of a path from `private_path`; tells what it made."""
+    """Creates the missing folders of a path from `private_path`; returns those that it created."""
     folder = os.path.dirname(path)
     if os.path.lexists(folder):
         return []
@@ -66,7 +66,7 @@ def make_private_folders(path: str) -> list[str]:
     try:
         _make_folder(folder, 0o700)
         made.append(folder)
-    except FileExistsError:  # somebody was quicker, and may be anybody
+    except FileExistsError:  # another process was faster, possibly another user's
         _check_private(os.lstat(folder), folder, stat.S_ISDIR)
     except OSError:
         for empty in reversed(made):
@@ -85,7 +85,7 @@ def _make_folder(path: str, mode: int = 0o777) -> None:
 
 
 def ensure_folder(path: str) -> list[str]:
-    """A folder of ours inside the project: made if missing, never reached through a link. Tells what it made."""
+    """Creates one of our folders inside the project if it is missing; refuses a link. Returns what it created."""
     try:
         _make_folder(path)
     except FileExistsError:
@@ -103,7 +103,7 @@ def _check_private(info: os.stat_result, path: str, kind: "Callable[[int], bool]
 
 
 def open_private(path: str, flags: int = os.O_RDONLY) -> int:
-    """Opens a file of ours; raises FileNotFoundError, or UnsafePath for what is not ours."""
+    """Opens one of our files; raises FileNotFoundError, or UnsafePath if it is not ours."""
     try:
         fd = os.open(path, flags | _PRIVATE_FLAGS, 0o600)
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def open_private(path: str, flags: int = os.O_RDONLY) -> int:
 
 
 def open_in_project(path: str, flags: int = os.O_RDONLY) -> int:
-    """Opens a file that we keep inside the project, with the rights that files have there; never through a link."""
+    """Opens a file that we keep inside the project, with ordinary permissions; never through a link."""
     try:
         fd = os.open(path, flags | _PRIVATE_FLAGS, 0o666)
     except FileNotFoundError:
@@ -148,7 +148,7 @@ def read_fd(fd: int) -> bytes:
 
 
 def read_at(fd: int, start: int, end: int) -> bytes:
-    """What stands there; less of it if the file ends before."""
+    """The bytes from start to end; fewer if the file ends earlier."""
     data = os.pread(fd, end - start, start)
     while len(data) < end - start and (more := os.pread(fd, end - start - len(data), start + len(data))):
         data += more
@@ -176,7 +176,7 @@ def read_private(path: str) -> bytes:
 
 
 def read(path: str) -> bytes:
-    """Reads a file of the user's, wherever its links lead; what is no plain file is an OSError, not a long wait."""
+    """Reads a user's file, following links. Anything but a regular file raises OSError instead of blocking."""
     fd = open_plain(path, os.O_RDONLY)
     try:
         return _read_stable(fd)[0]
@@ -185,7 +185,7 @@ def read(path: str) -> bytes:
 
 
 def _read_stable(fd: int) -> tuple[bytes, os.stat_result]:
-    """What a file holds, and its state then. Somebody may be writing in it: what changes meanwhile is read again."""
+    """A file's content, and its state at that time. If another program writes to it meanwhile, it is read again."""
     for _ in range(_MAX_TRIES):
         before = os.fstat(fd)
         os.lseek(fd, 0, os.SEEK_SET)
@@ -196,12 +196,12 @@ def _read_stable(fd: int) -> tuple[bytes, os.stat_result]:
 
 
 def version(info: os.stat_result) -> tuple[int, int]:
-    """What changes when somebody writes to a file."""
+    """Values that change when a file is written to."""
     return info.st_mtime_ns, info.st_size
 
 
 def open_plain(path: str, flags: int = os.O_RDONLY) -> int:
-    """Opens a file that anybody may have put there; what is no plain file is an OSError, not a long wait."""
+    """Opens a file of any origin. Anything but a regular file raises OSError instead of blocking."""
     fd = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
@@ -210,7 +210,7 @@ def open_plain(path: str, flags: int = os.O_RDONLY) -> int:
 
 
 class Undo:
-    """Takes back what a piece of work made, if it then fails: a refused command leaves nothing behind."""
+    """Undoes the steps of a block if it fails, so that a refused command leaves nothing behind."""
 
     def __init__(self) -> None:
         self._steps: list[Callable[[], None]] = []
@@ -222,7 +222,7 @@ class Undo:
         self._steps.append(step)
 
     def forget(self) -> None:
-        """What was made is there to stay."""
+        """Keeps what was created."""
         self._steps = []
 
     def __enter__(self) -> "Undo":
@@ -237,7 +237,7 @@ class Undo:
             try:
                 step()
             except OSError:
-                pass  # the first error is the one to tell; what stays behind is empty, or counts as abandoned
+                pass  # the first error is the one to report; anything left over is empty, or counts as abandoned
         self.forget()
 
 
@@ -249,12 +249,12 @@ def _remove_path(path: str) -> None:
 
 
 class FileLock:
-    """Holds the exclusive lock of a file while the block runs; waits for whoever has it.
+    """Holds the exclusive lock of a file while the block runs; waits for the current holder.
 
-    Our writers replace files, and a lock stays with the replaced one. So after the wait we look whether
-    the path still names what we locked, and begin anew if not. `ours` refuses links and strangers' files,
-    `here` only links. Files are opened for writing where we may, because network file systems want that
-    for such a lock.
+    Our writers replace files, and a lock stays with the replaced one. So after the wait we check whether
+    the path still names the file that we locked, and start again if not. `ours` refuses links and other
+    users' files, `here` only links. Files are opened for writing where permitted, because network file
+    systems require that for such a lock.
     """
 
     def __init__(self, path: str, *, ours: bool = False, here: bool = False, make: bool = False) -> None:
@@ -285,7 +285,7 @@ class FileLock:
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not os.path.lexists(self.path):
                 raise
-            return self._opener(self.path, os.O_RDONLY)  # a file that we may only read can be locked all the same
+            return self._opener(self.path, os.O_RDONLY)  # a read-only file can be locked too
 
     def _is_current(self) -> bool:
         try:
@@ -303,9 +303,9 @@ class FileLock:
 
 
 def _aside_path(path: str) -> str:
-    # One name for each target, so that what a killed writer left is used up by the next one.
+    # One name for each target, so that the next writer cleans up after a killed one.
     folder, name = os.path.split(path)
-    if len(os.fsencode(name)) > 200:  # a name may have 255 bytes
+    if len(os.fsencode(name)) > 200:  # file names are limited to 255 bytes
         import zlib
 
         name = f"{name[:40]}-{zlib.crc32(os.fsencode(name))}"
@@ -350,7 +350,7 @@ def _keep_owner_and_mode(fd: int, like: os.stat_result) -> None:
         try:
             os.fchown(fd, like.st_uid, like.st_gid)
         except PermissionError:
-            pass  # Only root gives files away. A file that we may replace is then ours from here on.
+            pass  # only root may change the owner: the new file then belongs to us
     os.fchmod(fd, stat.S_IMODE(like.st_mode))
 
 
@@ -365,12 +365,12 @@ def _publish(aside: str, path: str, act: "Callable[[str, str], None]") -> None:
 
 
 def replace(path: str, data: bytes) -> None:
-    """Writes a file of ours whole: after a crash there is the old one or the new one. Call it under a lock."""
+    """Replaces one of our files atomically: a crash leaves the old or the new version. Call it under a lock."""
     _publish(_write_aside(path, (data,)), path, os.replace)
 
 
 def create(path: str, data: bytes, mode: int) -> None:
-    """Makes a user's file whole, or raises FileExistsError and leaves alone what is there. Call it under a lock."""
+    """Creates a user's file atomically; raises FileExistsError if the path is taken. Call it under a lock."""
     aside = _write_aside(path, (data,), mode)
     try:
         publish(aside, path)
@@ -380,25 +380,25 @@ def create(path: str, data: bytes, mode: int) -> None:
 
 
 def prepare(path: str, data: bytes) -> str:
-    """Writes a file of ours aside, to be published later: whatever can run out of room has then been done."""
+    """Writes one of our files aside, to be published later: by then everything that needs disk space is done."""
     return _write_aside(path, (data,), aside=f"{_aside_path(path)}-{os.getpid()}")
 
 
 def publish(aside: str, path: str, *, over: bool = False) -> None:
-    """Puts a prepared file in place, in one step: over what is there, or else raises FileExistsError."""
+    """Puts a prepared file in place atomically. Unless `over` is set, an existing file raises FileExistsError."""
     (os.replace if over else os.link)(aside, path)
 
 
 def finish_publish(aside: str, path: str) -> None:
-    """What is left to do for a file that was put in place: to make it last, and to tidy up."""
+    """Makes a published file durable, and removes its aside file."""
     sync_folder(path)
     remove(aside)
 
 
 def append(path: str, data: bytes, *, as_line: bool = False) -> None:
-    """Adds to a file that we keep inside the project: all of it, or nothing if that fails.
+    """Appends to a file that we keep inside the project: all of the data, or nothing on failure.
 
-    As a line: one that a kill has torn, or that somebody else left without its end, is ended first.
+    With `as_line`, an incomplete last line (after a kill, or from another program) is ended first.
     """
     with FileLock(path, here=True, make=True) as held:
         size = os.lseek(held.fd, 0, os.SEEK_END)
@@ -415,7 +415,7 @@ def append(path: str, data: bytes, *, as_line: bool = False) -> None:
 
 
 def remove(path: str) -> None:
-    """Removes a file for good; one that is gone already is fine."""
+    """Removes a file durably; a missing one is fine."""
     try:
         os.unlink(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -424,7 +424,7 @@ def remove(path: str) -> None:
 
 
 def clear(path: str) -> None:
-    """Removes whatever is there, a whole folder too, also one that may only be read; what is gone already is fine."""
+    """Removes a file or a whole folder, even a read-only one; a missing one is fine."""
     try:
         if os.path.isdir(path) and not os.path.islink(path):
             _clear_folder(path)
@@ -450,7 +450,7 @@ def _clear_folder(path: str) -> None:
 
 
 def remove_empty_above(path: str, top: str) -> None:
-    """Removes the folders that a path lay in, as far as nothing is left in them, up to the top."""
+    """Removes the empty folders above a path, up to but not including `top`."""
     folder = os.path.dirname(path)
     while folder != top and folder.startswith(top):
         try:
@@ -472,10 +472,10 @@ def sync_folder(path: str) -> None:
 
 
 def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
-    """Replaces a user's file by what `change` makes of it; tells whether anything changed.
+    """Replaces a user's file by the result of `change`; returns whether anything changed.
 
-    Our own writers take turns. An editor knows nothing of our lock: if the file changed while we were
-    preparing the new one, we begin anew rather than write over somebody's work.
+    Our own writers take turns. An editor ignores our lock: if the file changed while we were preparing
+    the new one, we start again rather than overwrite the user's work.
     """
     path = os.path.realpath(path)
     while True:
@@ -483,7 +483,7 @@ def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
             old, before = _read_stable(held.fd)
             new = change(old)
             if new == old:
-                remove(_aside_path(path))  # which a writer that was killed may have left
+                remove(_aside_path(path))  # a killed writer may have left one
                 return False
             aside = _write_aside(path, (new,), like=before)
             if _same_version(before, path):
@@ -493,12 +493,12 @@ def rewrite(path: str, change: "Callable[[bytes], bytes]") -> bool:
 
 
 def replace_version(path: str, pieces: "Iterable[bytes]", before: os.stat_result | None) -> os.stat_result | None:
-    """Puts a new version of a project's file in the place of the one that was there `before`, if any was.
+    """Replaces the version of a project's file that was there `before`, if any.
 
-    Call it under a lock. Who knows no lock may have changed the file meanwhile: then it is left alone, and None
-    returned; else the state of the new one.
+    Call it under a lock. Returns the state of the new file. If a program that ignores the lock has changed the file
+    meanwhile, it is left alone, and None is returned.
     """
-    # Never more open than the one before, not even while it is being written.
+    # Its mode is never more permissive than before, not even while it is being written.
     aside = _write_aside(path, pieces, stat.S_IMODE(before.st_mode) if before else 0o666, like=before)
     if not (_same_version(before, path) if before else not os.path.lexists(path)):
         os.unlink(aside)

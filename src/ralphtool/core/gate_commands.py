@@ -1,4 +1,4 @@
-"""How a story is proven: the commands from the configuration, else what the project's own files suggest."""
+"""The commands that prove a story: from the configuration, else those that the project's own files suggest."""
 
 from ralphtool.core import config
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class GateCommands:
-    """`checks` are quick and look at the code; `tests` run it."""
+    """`checks` are fast and inspect the code; `tests` run it."""
 
     __slots__ = ("checks", "tests")
 
@@ -27,7 +27,7 @@ def find_commands(project: str) -> GateCommands:
 
 
 def infer(project: str) -> GateCommands:
-    """What the project's own files suggest, whether or not the programs for it are installed."""
-    from ralphtool.core import gate_inference  # which a project that names its commands does without
+    """The commands that the project's own files suggest, whether or not their programs are installed."""
+    from ralphtool.core import gate_inference  # not needed if the project configures its commands
 
     return GateCommands(*gate_inference.infer(project))

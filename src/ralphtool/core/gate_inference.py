@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def infer(project: str) -> "Guess":
-    """What the languages of the project usually run; a Makefile only counts where none of them suggests anything."""
+    """The usual commands for the project's languages; the Makefile is used only if there are none."""
     folder = SourceFolder(project)
     guesses = [guess(folder) for is_used, guess in _LANGUAGES if is_used(folder)]
     checks = [command for one, _ in guesses for command in one]
@@ -18,7 +18,7 @@ def infer(project: str) -> "Guess":
     return (checks, tests) if checks or tests else _infer_makefile(folder)
 
 
-# --- one language after the other -------------------------------------------------------------------
+# --- languages --------------------------------------------------------------------------------------
 
 
 def _infer_cargo(folder: SourceFolder) -> "Guess":
@@ -34,7 +34,7 @@ def _infer_go(folder: SourceFolder) -> "Guess":
 
 
 def _list_go_modules(text: str) -> list[str]:
-    """The folders behind `use`, on one line or in brackets."""
+    """The folders after `use`, on one line or in parentheses."""
     found, inside = [], False
     for line in text.split("\n"):
         words = line.partition("//")[0].replace("(", " ( ").replace(")", " ) ").split()
@@ -61,7 +61,7 @@ def _infer_python(folder: SourceFolder) -> "Guess":
 
 
 def _infer_others(folder: SourceFolder) -> "Guess":
-    """Languages in which one command is the usual one."""
+    """Languages with one usual test command."""
     for mark, command in _USUAL_TESTS:
         if mark in folder.names or (mark.startswith("*") and any(name.endswith(mark[1:]) for name in folder.names)):
             return [], [command]

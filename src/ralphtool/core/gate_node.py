@@ -14,7 +14,7 @@ _LOCKS = (
     *(("pnpm-lock.yaml", "pnpm"), ("pnpm-workspace.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun")),
     *(("bun.lockb", "bun"), ("package-lock.json", "npm")),
 )
-# How a script is run in every package of a workspace that has it.
+# Runs a script in every package of a workspace that has it.
 _IN_ALL = {
     "npm": "npm run {} --workspaces --if-present",
     "pnpm": "pnpm -r run --if-present {}",
@@ -28,7 +28,7 @@ def infer(folder: "SourceFolder") -> "Guess":
     runner = _find_runner(folder, package)
     own, theirs = _list_scripts(package), _list_member_scripts(folder, package)
     if runner == "yarn" and ".yarnrc.yml" not in folder.names:
-        theirs = set()  # the first yarn can't run a script where only some packages have it
+        theirs = set()  # yarn 1 can't run a script that only some packages have
     checks = [command for name in _CHECKS if (command := _run_script(runner, name, own, theirs))]
     test = _run_script(runner, "test", own, theirs)
     return checks, [test] if test else []
@@ -38,7 +38,7 @@ def _read_package(folder: "SourceFolder") -> "dict[str, Any]":
     try:
         found = quickjson.loads(folder.read("package.json"))
     except ValueError:
-        return {}  # somebody else's broken file: its own tools will say so
+        return {}  # not our file: the project's own tools will report it
     return found if isinstance(found, dict) else {}
 
 
@@ -49,7 +49,7 @@ def _list_scripts(package: "dict[str, Any]") -> set[str]:
 
 
 def _run_script(runner: str, script: str, own: set[str], theirs: set[str]) -> str:
-    """A script at the top is how the project itself does it; else those of the packages."""
+    """The project's top-level script takes precedence over those of its packages."""
     if script not in own:
         return _IN_ALL[runner].format(script) if script in theirs else ""
     # `bun test` is bun's own runner, not the script
@@ -64,7 +64,7 @@ def _find_runner(folder: "SourceFolder", package: "dict[str, Any]") -> str:
 
 
 def _list_member_scripts(folder: "SourceFolder", package: "dict[str, Any]") -> set[str]:
-    """The scripts that any package of the workspace has."""
+    """The scripts of all packages of the workspace."""
     members = folder.list_members(_list_patterns(folder, package))
     return {script for one in members if "package.json" in one.names for script in _list_scripts(_read_package(one))}
 

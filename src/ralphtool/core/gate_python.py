@@ -1,4 +1,4 @@
-"""The gates of a Python project: which tool runs its tests, and what looks after its packages."""
+"""The gates of a Python project: which tool runs its tests, and which one manages its packages."""
 
 import os
 
@@ -8,10 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralphtool.core.gate_sources import Guess, SourceFolder
 
-# Where a project says which tools it uses.
+# Files in which a project names the tools that it uses.
 _SAYS = ("pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "tox.toml", "Pipfile", "noxfile.py")
 _PYTEST_FILES = {"pytest.ini", ".pytest.ini", "conftest.py"}
-_MOST_TESTS = 30  # so many test files are read, to see what they are written for
+_MOST_TESTS = 30  # test files that are read to find out which test runner they need
 _LOCKS = (("uv.lock", "uv run"), ("poetry.lock", "poetry run"), ("pdm.lock", "pdm run"), ("Pipfile", "pipenv run"))
 _TABLES = (("tool.uv", "uv run"), ("tool.poetry", "poetry run"), ("tool.pdm", "pdm run"))
 
@@ -35,7 +35,7 @@ def _list_checks(folder: "SourceFolder", tables: dict[str, str]) -> list[str]:
 
 
 def _find_mypy(folder: "SourceFolder", tables: dict[str, str]) -> str:
-    """mypy reads the first of these files, and what it names there is what it shall look at."""
+    """mypy reads the first of these files; if that names no targets, mypy needs an argument."""
     for name, table in (("mypy.ini", "mypy"), (".mypy.ini", "mypy"), ("", "tool.mypy"), ("setup.cfg", "mypy")):
         found = parse_tables(folder.read(name)) if name else tables
         if table in found or (name in folder.names and name.endswith("mypy.ini")):
@@ -48,11 +48,11 @@ def _has_table(tables: dict[str, str], name: str) -> bool:
     return any(one == name or one.startswith(f"{name}.") for one in tables)
 
 
-# --- what runs the tools ----------------------------------------------------------------------------
+# --- running the tools ------------------------------------------------------------------------------
 
 
 def _find_runner(folder: "SourceFolder", tables: dict[str, str]) -> str:
-    """A project whose packages a tool looks after is run by that tool: any other Python would lack them."""
+    """The tool that manages the project's packages also runs its commands: any other Python would lack them."""
     named = next((run for lock, run in _LOCKS if lock in folder.names), "")
     runner = named or next((run for table, run in _TABLES if _has_table(tables, table)), "")
     return f"{runner} --all-packages" if runner == "uv run" and "tool.uv.workspace" in tables else runner
@@ -72,7 +72,7 @@ def _run_python(folder: "SourceFolder", tables: dict[str, str], arguments: str) 
 
 
 def _find_python(folder: "SourceFolder") -> str:
-    """The project's own environment if none is active; else the name by which this machine has Python."""
+    """The project's own environment if none is active; else the name of Python on this machine."""
     if not os.environ.get("VIRTUAL_ENV") and os.path.exists(os.path.join(folder.path, ".venv", "bin", "python")):
         return ".venv/bin/python"
     return "python" if _is_on_path("python") or not _is_on_path("python3") else "python3"
@@ -116,7 +116,7 @@ def _run_pytest(folder: "SourceFolder", tables: dict[str, str]) -> str:
 
 
 def _find_group(tables: dict[str, str]) -> str:
-    """What `uv run` has to be told where pytest is in a group that it does not install by itself."""
+    """The option that `uv run` needs if pytest is in a group or extra that it does not install by default."""
     groups = find_values(tables.get("dependency-groups", ""))
     usual = list_quoted(find_values(tables.get("tool.uv", "")).get("default-groups", '"dev"'))
     included = {name for one in usual for name in list_quoted(groups.get(one, ""))}
@@ -148,7 +148,7 @@ def _list_named(folder: "SourceFolder", place: str) -> list[str]:
 
 
 def _are_for_unittest(folder: "SourceFolder", found: list[str]) -> bool:
-    """unittest comes with Python; only what it can't run needs pytest."""
+    """unittest comes with Python; pytest is only used for tests that unittest can't run."""
     texts = [folder.open(os.path.dirname(path)).read(os.path.basename(path)) for path in found]
     return any("unittest" in text for text in texts) and not any(
         "import pytest" in text or text.startswith("def test_") or "\ndef test_" in text for text in texts
@@ -156,7 +156,7 @@ def _are_for_unittest(folder: "SourceFolder", found: list[str]) -> bool:
 
 
 def _find_discovery(folder: "SourceFolder", found: list[str]) -> str:
-    """Nothing, where unittest finds them by itself: at the top, and in packages."""
+    """Empty if unittest finds the tests by itself: at the top, and in packages."""
     first = os.path.dirname(found[0])
     is_seen = not first or all(
         "__init__.py" in folder.open(place).names for place in (first, os.path.dirname(first)) if place

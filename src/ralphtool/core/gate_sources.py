@@ -1,16 +1,16 @@
-"""What gates are inferred from: the files of a project, read as far as they can be and no further than is needed."""
+"""The files of a project that gates are inferred from; unreadable ones are ignored, and no more is read than needed."""
 
 import os
 
 from ralphtool.core import files
 
-_MOST_FOLDERS = 200  # of a workspace: so many are looked into
+_MOST_FOLDERS = 200  # of a workspace
 
 Guess = tuple[list[str], list[str]]  # the commands that check, and those that test
 
 
 class SourceFolder:
-    """A folder of the project: what is in it, and its files as text. What can't be read suggests nothing."""
+    """A folder of the project: the names in it, and its files as text. An unreadable file counts as empty."""
 
     __slots__ = ("names", "path")
 
@@ -25,13 +25,13 @@ class SourceFolder:
         try:
             return files.read(os.path.join(self.path, name)).decode("utf-8", "replace") if name in self.names else ""
         except OSError:
-            return ""  # a folder of that name, or somebody's file that we may not read
+            return ""  # a folder of that name, or a file that we may not read
 
     def open(self, name: str) -> "SourceFolder":
         return SourceFolder(os.path.join(self.path, name))
 
     def list_members(self, patterns: "list[str]") -> "list[SourceFolder]":
-        """The folders that `packages/*` and the like mean. Of `**`, only the first level."""
+        """The folders that patterns like `packages/*` match; for `**`, only the first level."""
         found = []
         for pattern in patterns:
             base, star, _ = pattern.strip().removeprefix("./").partition("*")
@@ -41,7 +41,7 @@ class SourceFolder:
 
 
 def parse_tables(text: str) -> dict[str, str]:
-    """The tables of a TOML or INI file by name, each with its lines: enough to see what is there."""
+    """The tables of a TOML or INI file by name, each with its lines: no full parser is needed."""
     tables: dict[str, list[str]] = {"": []}
     body = tables[""]
     for line in text.split("\n"):
@@ -55,7 +55,7 @@ def parse_tables(text: str) -> dict[str, str]:
 
 
 def find_values(body: str) -> dict[str, str]:
-    """The keys of a table with their values as they stand there, over as many lines as it takes."""
+    """The keys of a table with their raw values, which may span several lines."""
     found: dict[str, str] = {}
     last = ""
     for line in body.split("\n"):
@@ -70,7 +70,7 @@ def find_values(body: str) -> dict[str, str]:
 
 
 def list_quoted(text: str) -> list[str]:
-    """Every quoted text in a value."""
+    """Every quoted string in a value."""
     parts = text.replace("'", '"').split('"')
     return parts[1::2]
 

@@ -1,27 +1,27 @@
-"""Where each file and each git ref of ours is. No other module spells these names."""
+"""The paths and names of all our files and git refs. No other module spells them."""
 
 import os
 
 FOLDER = ".ralph"
 EVENTS = "events.jsonl"
 HISTORY = "progress.json"
-HISTORY_APART = "progress.ralphtool.json"  # where another program keeps a progress.json of its own
+HISTORY_APART = "progress.ralphtool.json"  # used if another program has its own progress.json there
 
-# Branches that people see, and refs that keep what they may want back.
+# Branches that people see, and refs for work that they may want to restore.
 BRANCH = "ralph/"
 BRANCHES = "refs/heads/ralph/"
-REFS = "refs/ralph/"  # all but the branches
+REFS = "refs/ralph/"  # everything except the branches
 ATTEMPTS = "refs/ralph/attempts/"
 BASE = "refs/ralph/base/"
-START = "refs/ralph/start/"  # the change as its user left it, when a run last looked
+START = "refs/ralph/start/"  # the user's version of the change when a run last looked
 FINISHED_BEFORE = "refs/ralph/finished-before/"  # of earlier changes of the same name
 FINISHED = "refs/ralph/finished/"
 INTERRUPTED = "refs/ralph/interrupted/"
-PROVING = "refs/ralph/proving/"  # the work of an iteration while the tree shows something else
+PROVING = "refs/ralph/proving/"  # the work of an iteration while the tree contains something else
 STAGED = "refs/ralph/staged"
-ORDERS = "refs/ralph/orders/"  # for workers on other machines, and what came of them
+ORDERS = "refs/ralph/orders/"  # for workers on other machines
 RESULTS = "refs/ralph/results/"
-SENT = "refs/ralph/sent/"  # at home: the order of an iteration that is not over, by change and entry
+SENT = "refs/ralph/sent/"  # on the run's machine: the order of an unfinished iteration, by change and entry
 UNSENT = "refs/ralph/unsent/"  # on a worker: results that could not be pushed yet
 CLAIMS = "refs/ralph/claims/"  # on a shared remote: which run works on a change
 TRIALS = "refs/ralph/trials/"  # of working trees that belong to no change
@@ -40,7 +40,7 @@ def locks(root: str) -> str:
 
 
 def prompts(root: str) -> str:
-    """Where a project's own texts for prompts are."""
+    """The folder of a project's own texts for prompts."""
     return os.path.join(root, FOLDER, "prompts")
 
 
@@ -65,7 +65,7 @@ def published(root: str, change: str) -> str:
 
 
 def history(root: str) -> str:
-    """The history. Once it has the name that keeps it apart from another program's file, that stays its name."""
+    """The history. Once it has been given the separate name, it keeps that name."""
     apart = history_apart(root)
     return apart if os.path.lexists(apart) else os.path.join(root, FOLDER, HISTORY)
 
@@ -99,12 +99,12 @@ def events(root: str, id: str) -> str:
 
 
 def processes(root: str, id: str, slot: int = 0) -> str:
-    """The processes of a run, one a line; touched every second while a program runs. Every slot has a file."""
+    """The processes of a run, one per line; touched every second while a program runs. Each slot has its own file."""
     return os.path.join(root, FOLDER, "runs", id, f"processes-{slot}" if slot else "processes")
 
 
 def list_processes(root: str, id: str) -> list[str]:
-    """Those files of the slots beside the first."""
+    """The process files of all slots except the first."""
     try:
         names = os.listdir(run(root, id))
     except FileNotFoundError:
@@ -116,17 +116,17 @@ def list_processes(root: str, id: str) -> list[str]:
 
 
 def branch(change: str) -> str:
-    """The branch on which work on a change happens."""
+    """The branch of a change."""
     return BRANCH + change
 
 
 def slot_name(change: str, slot: int) -> str:
-    """What a working tree of a change is called; no change has such a name as those beside the first."""
+    """The name of a working tree of a change. All but the first contain '@', which no change's name can."""
     return f"{change}@{slot}" if slot else change
 
 
 def list_slots(git_folder: str, change: str) -> list[str]:
-    """The names of working trees of a change beside the first, also of those that are half removed."""
+    """The names of a change's working trees except the first, including those that are half removed."""
     found: set[str] = set()
     for folder in ("worktrees", "boxes"):
         try:
@@ -137,10 +137,10 @@ def list_slots(git_folder: str, change: str) -> list[str]:
 
 
 def in_git(git_folder: str) -> str:
-    """Our folder inside `.git`: it holds the user's files that are set aside while a run uses the tree."""
+    """Our folder inside `.git`: it contains the user's files that are set aside while a run uses the tree."""
     return os.path.join(git_folder, "ralph")
 
 
 def stash_note(git_folder: str) -> str:
-    """The note of what is set aside, by the folder that git keeps for the working tree."""
+    """The note about the files that are set aside, in git's folder for the working tree."""
     return os.path.join(in_git(git_folder), "away.json")

@@ -1,7 +1,7 @@
 """The free-form learnings file of a change (not the buffer of a session): agents write in it as they like.
 
-It lies under the temporary directory, is made once and never overwritten or removed. A prompt names its
-path, and carries its content when there is some beyond the template.
+It is under the temporary directory, is created once and never overwritten or removed. A prompt names its
+path, and includes its content if there is any beyond the template.
 """
 
 import os
@@ -30,13 +30,13 @@ def path_of(change: str) -> str:
 
 
 def ensure(change: str) -> list[str]:
-    """Makes the file, and its folder, if it is missing; tells what it made."""
+    """Creates the file and its folder if missing; returns what it created."""
     path = path_of(change)
     return [] if exists(path) else _create(path, change)
 
 
 def exists(path: str) -> bool:
-    """Whether the file is there, and ours."""
+    """Whether the file exists; raises UnsafePath if it is not ours."""
     try:
         os.close(files.open_private(path))
     except FileNotFoundError:
@@ -54,14 +54,14 @@ def _create(path: str, change: str) -> list[str]:
             files.publish(aside, path)
         except FileExistsError:
             files.remove(aside)
-            return made  # somebody was quicker: theirs is as good
+            return made  # another process was faster: its file is as good
         undo.made([path])
         files.finish_publish(aside, path)
     return [*made, path]
 
 
 def read(change: str) -> str | None:
-    """The content beyond the template, or None. What is not UTF-8 in it is replaced: agents wrote it."""
+    """The content beyond the template, or None. Agents write it, so invalid UTF-8 in it is replaced."""
     try:
         text = files.read_private(path_of(change)).decode("utf-8", "replace")
     except FileNotFoundError:
@@ -70,7 +70,7 @@ def read(change: str) -> str | None:
 
 
 def extract_content(text: str, change: str) -> str | None:
-    """What stands in a learnings file besides the template; an edited template is none."""
+    """The content of a learnings file besides the template; an edited template does not count as content."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     template = _TEMPLATE.format(change=change)
     if text.startswith(template):
@@ -79,11 +79,11 @@ def extract_content(text: str, change: str) -> str | None:
 
 
 def _strip_template(text: str) -> str:
-    """Comments and the title at the top are the template's, however they were edited."""
+    """Comments and the title at the top belong to the template, even if edited."""
     while "<!--" in text:
         before, _, after = text.partition("<!--")
         inside, closed, rest = after.partition("-->")
-        if not closed:  # a comment that never ends: rather show too much than lose a learning
+        if not closed:  # an unclosed comment: better to show too much than to lose a learning
             return before + inside
         text = before + rest
     first, _, rest = text.strip().partition("\n")
@@ -91,9 +91,9 @@ def _strip_template(text: str) -> str:
 
 
 def format_for_prompt(text: str, budget: int, path: str) -> str:
-    """The content for a prompt: within a fence that it can't close, and within `budget` characters.
+    """The content for a prompt: inside a fence that it can't close, and at most `budget` characters.
 
-    Agents add at the end, so the end is what is kept.
+    Agents append, so the end is kept.
     """
     shown, notice = text, ""
     if len(text) > budget:

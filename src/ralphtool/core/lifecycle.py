@@ -1,7 +1,6 @@
-"""How a session begins and ends, and with it the lock of its change.
+"""Starts and ends sessions, and with them the locks of their changes.
 
-Whoever needs several things takes the project's locks first, then the session, then the spec: one order,
-so that nobody waits in a circle.
+Several locks are always taken in one order, to avoid deadlocks: the project's locks, the session, the spec.
 """
 
 import errno
@@ -22,15 +21,15 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 
-_MAX_TRIES = 1000  # so often are folders made again that somebody takes away
+_MAX_TRIES = 1000  # attempts to create folders that another process keeps removing
 
 
 class ProjectLock:
-    """All transitions of a project's locks happen while this is held: of many beginners exactly one wins."""
+    """Locks of a project change only while this is held: if several sessions start at once, exactly one wins."""
 
     def __init__(self, root: str) -> None:
         self._folders = [layout.folder(root), layout.locks(root)]
-        # The file that we lock is one that has a use of its own: it keeps the locks out of commits.
+        # The locked file also has another use: it keeps the locks out of commits.
         self._guard = files.FileLock(os.path.join(layout.locks(root), ".gitignore"), ours=True, make=True)
         self.made: list[str] = []
 
@@ -43,7 +42,7 @@ class ProjectLock:
         )
 
     def _try_enter(self) -> bool:
-        """Takes the lock; not if whoever made the folders failed, and has just taken them away again."""
+        """Takes the lock; returns False if a failed process that created the folders has just removed them again."""
         with files.Undo() as undo:
             self.made = []
             try:
@@ -72,7 +71,7 @@ class ProjectLock:
 
 
 class _AbandonedSessions:
-    """What abandoned sessions left, locked until it has been handed over: nothing recorded meanwhile is lost."""
+    """The files of abandoned sessions, locked until they are taken over, so that nothing recorded meanwhile is lost."""
 
     def __init__(self, root: str, lock: "ChangeLock | None") -> None:
         self.root = root
@@ -82,7 +81,7 @@ class _AbandonedSessions:
 
     def __enter__(self) -> "_AbandonedSessions":
         try:
-            # One file can be named twice, for two sessions of the same id: it is locked once.
+            # One file can be named twice, for two sessions with the same id; it is locked once.
             for path in dict.fromkeys(path for path, _ in self.wanted):
                 self._take(path, [made for other, made in self.wanted if other == path])
         except BaseException:
@@ -110,15 +109,15 @@ class _AbandonedSessions:
 def begin(
     root: str, session_id: str, change: str, spec: str | None = None, owner: "dict[str, Any] | None" = None
 ) -> "SessionState":
-    """Takes the change and makes the session; what an abandoned session had buffered comes along.
+    """Locks the change and creates the session, which takes over the buffers of an abandoned one.
 
-    The learnings file is made here too: it has to be there before the first story.
+    The learnings file is created here too: it must exist before the first story.
     """
     path = session.path_of(session_id)
     learnings_file.exists(learnings_file.path_of(change))
     if find_abandoned_lock(root, change) is None:
         _refuse_second_use(path, session_id)
-    # The undoing happens inside of the lock: only its holder may take the locked file away.
+    # Undo while the lock is held: only its holder may remove the locked file.
     with ProjectLock(root) as held, files.Undo() as undo:
         undo.made(held.made)
         with _AbandonedSessions(root, find_abandoned_lock(root, change)) as abandoned:
@@ -126,7 +125,7 @@ def begin(
 
 
 def find_abandoned_lock(root: str, change: str) -> "ChangeLock | None":
-    """The abandoned lock that is there, if any; ChangeLocked for one that is held."""
+    """The change's abandoned lock, if any; raises ChangeLocked if the lock is held."""
     lock = locks.read_lock(root, change)
     if lock is not None and not lock.is_abandoned:
         way = "`ralphtool watch` shows it, `ralphtool stop` stops it" if lock.owner else "wait for its flush"
@@ -151,7 +150,7 @@ def _build_exists_error(session_id: str) -> SessionExists:
 
 
 class _SessionStart:
-    """The steps of taking a change. Until the session's file is in place, a step that fails undoes them all."""
+    """The steps of locking a change. Until the session's file is in place, a failing step undoes them all."""
 
     def __init__(self, root: str, state: "SessionState", abandoned: _AbandonedSessions, undo: files.Undo) -> None:
         self.root = root
@@ -168,7 +167,7 @@ class _SessionStart:
         aside = self._prepare_session()
         self._write_project_note()
         self.undo.made(learnings_file.ensure(self.state["change_name"]))
-        # The lock first: killed before the session's file is there, it counts as abandoned, and names what it inherits.
+        # The lock first: after a kill, a lock without its session file counts as abandoned and names what it inherits.
         self._write_lock(spec, owner)
         self._publish_session(aside)
         self.undo.forget()
@@ -229,7 +228,7 @@ class _SessionStart:
 
     def _remove_abandoned(self) -> None:
         for left, legacy in self.abandoned.items:
-            # Beside the old session, which may lie under another temporary directory.
+            # Next to the old session, which may be under another temporary directory.
             name = os.path.basename(locks.note_path(legacy))
             note = os.path.join(os.path.dirname(os.path.dirname(left)), "projects", name)
             try:
@@ -237,23 +236,23 @@ class _SessionStart:
                 if left != self.path:
                     files.remove(left)
             except OSError:
-                pass  # all that it holds has been taken over, and the lock names it: it does no harm
+                pass  # harmless: its contents have been taken over, and the lock names it
 
 
 def end(session_id: str, root: str, write: "Callable[[SessionState], Result]") -> "list[Result]":
-    """Writes out what the session buffered, then releases the change and removes the session.
+    """Writes out the session's buffers, then releases the change and removes the session.
 
-    What is written is no longer buffered, so an interrupted end has nothing to write again. Emptying the buffers
-    replaces the file that we hold; whoever records something then is written out by the next round.
+    The buffers are emptied once written, so an interrupted end writes nothing twice. Emptying them replaces the
+    file that we hold; the next round writes out anything that is recorded in between.
     """
-    if not os.path.isdir(layout.locks(root)):  # somebody has removed it: there is no lock to give back
+    if not os.path.isdir(layout.locks(root)):  # it was removed: there is no lock to release
         return _flush_and_end(session_id, root, write)
     with ProjectLock(root):
         return _flush_and_end(session_id, root, write)
 
 
 def drain(session_id: str, write: "Callable[[SessionState], object]") -> None:
-    """Writes out what the session buffered; the session goes on."""
+    """Writes out the session's buffers; the session continues."""
     while True:
         with LockedSession(session_id) as held:
             if not any(held.state[name] for name in session.NOTES):
@@ -284,8 +283,8 @@ def _flush_or_end(
 
 
 def _release_and_remove(root: str, held: LockedSession) -> None:
-    """An agent repeats a flush that was killed, so its session goes last. A run does not repeat its end, so its lock
-    goes last: the next run takes over the lock and the files that it names."""
+    """An agent repeats a flush that was killed, so its session is removed last. A run does not repeat its end, so its
+    lock is removed last: the next run takes over the lock and the files that it names."""
     lock = locks.read_lock(root, held.state["change_name"])
     own = lock if lock is not None and lock.belongs_to(held.state) else None
     if own and not own.owner:
@@ -297,7 +296,7 @@ def _release_and_remove(root: str, held: LockedSession) -> None:
 
 
 def unlock(root: str, change: str, *, force: bool = False) -> str | None:
-    """The human's way: the change is free, and the holder's buffers wait for the next session. Tells what was done."""
+    """Releases a change for a person; the next session takes over the holder's buffers. Returns what was done."""
     path = locks.lock_path(root, change)
     if not os.path.lexists(path):
         return None

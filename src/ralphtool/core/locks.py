@@ -1,6 +1,6 @@
-"""Who holds a change: what a lock file says, whether it still counts, and where a session is at home.
+"""The locks of changes: reading a lock file, whether it is still valid, and finding the project of a session.
 
-The lock lies in the project and outlives the command that took it. `lifecycle` writes it.
+A lock is in the project and outlives the command that created it. `lifecycle` writes it.
 """
 
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def read_start_time(pid: int) -> str | None:
-    """When a process began, in words that no other process can have; None when it is gone or a zombie."""
+    """The start time of a process, as a text that is unique to it; None if it is gone or a zombie."""
     try:
         line = files.read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
         boot = files.read("/proc/sys/kernel/random/boot_id").decode().strip()
@@ -38,7 +38,7 @@ def _read_start_time_elsewhere(pid: int) -> str | None:
 
 
 def _identify_machine() -> str:
-    """Where a process id means something: the host, and on Linux the namespace of its processes."""
+    """The scope in which process ids are valid: the host, and on Linux the PID namespace."""
     try:
         return f"{os.uname().nodename} {os.readlink('/proc/self/ns/pid')}"
     except OSError:
@@ -46,12 +46,12 @@ def _identify_machine() -> str:
 
 
 def describe_process() -> "dict[str, Any]":
-    """What a `run` writes into the lock, so that its death can be seen."""
+    """Identifies a `run` in its lock, so that others can see whether it died."""
     return {"pid": os.getpid(), "start_time": read_start_time(os.getpid()), "machine": _identify_machine()}
 
 
 class ChangeLock:
-    """What a lock file says. `is_abandoned` says whether another session may take the change."""
+    """The contents of a lock file. `is_abandoned` says whether another session may take over the change."""
 
     def __init__(self, root: str, fields: "dict[str, Any]") -> None:
         self.root = root
@@ -69,7 +69,7 @@ class ChangeLock:
     @property
     def has_dead_owner(self) -> bool:
         if self.owner is None or self.owner["machine"] != _identify_machine():
-            return False  # of a process on another machine nothing can be known from here
+            return False  # nothing is known here about a process on another machine
         return read_start_time(self.owner["pid"]) != str(self.owner["start_time"])
 
     @property
@@ -77,10 +77,10 @@ class ChangeLock:
         try:
             return self.session() is not None
         except CorruptState:
-            return True  # what can't be read may still be in use: only a human decides that
+            return True  # an unreadable session may still be in use: a person must decide
 
     def session(self) -> "SessionState | None":
-        """The state of the session that took the lock, if it is still there."""
+        """The state of the session that created the lock, if it still exists."""
         try:
             check_private(self.session_file, self.root)
             state = session.parse(files.read_private(self.session_file), self.session_file)
@@ -89,12 +89,12 @@ class ChangeLock:
         return state if self.belongs_to(state) else None
 
     def belongs_to(self, state: "SessionState") -> bool:
-        # Another project may use the same session id: the moment tells the two apart.
+        # Another project may use the same session id: the creation time distinguishes them.
         return (self.session_id, self.acquired_at) == (state["session_id"], state["created_at"])
 
     @property
     def inherited_sessions(self) -> list[tuple[str, str]]:
-        """The session files, each with its moment of creation, whose buffers the next session takes over."""
+        """The session files, each with its creation time, whose buffers the next session takes over."""
         return [(self.session_file, self.acquired_at), *[(path, made) for path, made in self.fields["inherits"]]]
 
     def describe(self) -> str:
@@ -108,7 +108,7 @@ def lock_path(root: str, change: str) -> str:
 
 
 def check_folders(root: str) -> None:
-    """Refuses a link where our folders of the project belong."""
+    """Refuses a link in place of one of our folders in the project."""
     for folder in (layout.folder(root), layout.locks(root)):
         if os.path.islink(folder):
             raise UnsafePath(f"{folder} must be a plain folder, but is a link: move it away")
@@ -163,13 +163,13 @@ def _is_session_path(path: object) -> bool:
     if not isinstance(path, str) or not path.endswith(".json") or not os.path.isabs(path):
         return False
     if os.path.normpath(path) != path or path.startswith("//"):
-        return False  # one file has one name, so that it is locked once
+        return False  # each file must have only one name, so that it is locked once
     folder, name = os.path.split(path)
     return folder.endswith("/ralph/sessions") and project.is_name(name[: -len(".json")])
 
 
 def check_private(path: str, root: str) -> None:
-    """A lock can come with somebody else's repository: it must not make us take over, or remove, other files."""
+    """A lock can come with a cloned repository: it must not make us take over, or remove, other files."""
     folder = os.path.dirname(path)
     inside = os.path.realpath(folder).startswith(os.path.join(os.path.realpath(root), ""))
     if inside and folder != os.path.dirname(files.private_path("ralph", "sessions", "any")):
@@ -188,7 +188,7 @@ def _build_path_error(path: str) -> UnsafePath:
 
 
 def list_locked_changes(root: str) -> list[str]:
-    """The changes that have a lock, whoever holds it."""
+    """The changes that have a lock, held or abandoned."""
     try:
         names = sorted(os.listdir(layout.locks(root)))
     except (FileNotFoundError, NotADirectoryError):
@@ -202,17 +202,17 @@ def find_holder(root: str, change: str) -> ChangeLock | None:
 
 
 def list_completed_tasks(root: str, change: str) -> list[str]:
-    """The tasks that the change's session, or the one to be taken over, knows as done: some formats have no boxes."""
+    """The tasks that the lock's session recorded as done, abandoned or not: some formats have no boxes."""
     lock = read_lock(root, change)
     state = lock.session() if lock else None
     return list(state["completed_tasks"]) if state else []
 
 
-# --- where a session is at home ---------------------------------------------------------------------
+# --- the project of a session -----------------------------------------------------------------------
 
 
 def find_project(state: "SessionState") -> tuple[str, ChangeLock | None]:
-    """The project whose lock names the session, wherever the agent stands; without one, the project around us."""
+    """The project whose lock names the session, whatever the agent's current folder; else the current project."""
     here = os.getcwd()
     noted = _read_project_note(state)
     troubles: list[RalphError] = []
@@ -220,7 +220,7 @@ def find_project(state: "SessionState") -> tuple[str, ChangeLock | None]:
         try:
             lock = read_lock(folder, state["change_name"])
         except (CorruptState, UnsafePath) as error:
-            troubles.append(error)  # one that is none of this session's is no matter, if the right one is found
+            troubles.append(error)  # irrelevant if the lock of this session is found elsewhere
             continue
         if lock is not None and lock.belongs_to(state):
             return folder, lock
@@ -230,7 +230,7 @@ def find_project(state: "SessionState") -> tuple[str, ChangeLock | None]:
 
 
 def _choose_project(session_id: str, noted: list[str], here: str) -> str:
-    # Somebody has removed the lock. Where a session began is known, and no other project is any of its business.
+    # The lock was removed. If the project that the session began in is known, no other one may be used.
     if noted and not os.path.isdir(noted[0]):
         raise SessionNotFound(
             f"session {session_id} was created in {noted[0]}, which is gone: restore that folder, then try again"
@@ -239,13 +239,13 @@ def _choose_project(session_id: str, noted: list[str], here: str) -> str:
 
 
 def note_path(state: "SessionState") -> str:
-    # With the moment in its name, it is this session's alone: another project may use the same id.
+    # The creation time makes the name unique: another project may use the same session id.
     moment = state["created_at"].replace("/", "_")[:40]
     return files.private_path("ralph", "projects", f"{state['session_id']}@{moment}")
 
 
 def _read_project_note(state: "SessionState") -> list[str]:
-    """Where the session began. Agents change folders, and the next project may well have a change of the same name."""
+    """The project that the session began in. Agents change folders, and another project may have the same change."""
     try:
         root = os.fsdecode(files.read_private(note_path(state)))
     except FileNotFoundError:
@@ -255,10 +255,10 @@ def _read_project_note(state: "SessionState") -> list[str]:
 
 # --- is a run at work? ------------------------------------------------------------------------------
 
-HEARTBEAT_SECONDS = 3.0  # seconds: a run that is at work shows it more often
+HEARTBEAT_SECONDS = 3.0  # a live run shows activity more often than that
 
 
 def read_last_heartbeat(root: str, run: str) -> float | None:
-    """When a run last showed that it was at work; None if its records are gone."""
+    """When a run last showed activity; None if its records are gone."""
     signs = (layout.processes(root, run), layout.events(root, run))
     return max((os.stat(path).st_mtime for path in signs if os.path.exists(path)), default=None)

@@ -1,15 +1,15 @@
-"""Where the project is, and what may be a name in it."""
+"""Finds the project, and checks the names that are used in it."""
 
 import os
 
 from ralphtool.errors import InvalidName, shorten
 
-# The spec formats that come with us: the module of each, and what makes a folder a project that uses it.
-# It stands here and not in ralphtool.specs because commands of the agent that read no spec look for the project too.
-# Formats of other packages have no marks: every command has to find the same project, whichever packages it loads.
-# Their project is the repository, or a folder in it with a `.ralph`, which `ralphtool init --here` makes.
-# The last ones: where none of these is, and no setting names the format, it has no change here: its adapter is not
-# even loaded.
+# The built-in spec formats: the module of each, and the mark that makes a folder a project that uses it.
+# It is here and not in ralphtool.specs because agent commands that read no spec look for the project too.
+# Formats of other packages have no marks: every command must find the same project, whichever packages it loads.
+# Their project is the repository, or a folder in it with a `.ralph`, which `ralphtool init --here` creates.
+# The last element: if none of these paths exists, and no setting names the format, it has no change here, and its
+# adapter is not even loaded.
 FORMATS: "dict[str, tuple[str, str, tuple[str, ...]]]" = {
     "openspec": ("ralphtool.specs.openspec", "openspec", ()),
     "prd": ("ralphtool.specs.prd", "prd.json", ()),
@@ -33,14 +33,14 @@ def find(start: str | None = None) -> str:
     for folder in list_parents(here):
         if any(os.path.lexists(os.path.join(folder, mark)) for mark in _list_marks(folder)):
             return folder
-        # A file in a linked working tree and in a submodule. A worktree that a run made is a part of its project.
+        # `.git` is a file in a linked worktree and in a submodule. A run's own worktree is part of its project.
         if os.path.lexists(os.path.join(folder, ".git")) and _OUR_WORKTREES not in folder:
             return folder
     return here
 
 
 def _list_marks(folder: str) -> tuple[str, ...]:
-    # OpenSpec's own folders have a `specs` in them, and are no projects.
+    # OpenSpec's own folders contain a `specs`, but are not projects.
     return tuple(mark for mark in _MARKS if mark != "specs") if "openspec" in folder.split(os.sep) else _MARKS
 
 
@@ -61,7 +61,7 @@ def is_name(text: str) -> bool:
 
 
 def check_name(text: str, what: str) -> str:
-    """Refuses, before any file is touched, a name that could lead out of its folder."""
+    """Refuses a name that could lead out of its folder, before any file is touched."""
     if not is_name(text):
         raise InvalidName(
             f"{shorten(text)} is not {what}: use letters, digits, '.', '_' and '-', "
@@ -71,7 +71,7 @@ def check_name(text: str, what: str) -> str:
 
 
 def make_name(text: str) -> str:
-    """A name for what is called so: `add login` is add-login; empty where there is none, as for what is hidden."""
+    """Turns a title into a name: `add login` becomes add-login. Empty if that is impossible, or for a hidden file."""
     if is_name(text):
         return text
     joined = "-".join(text.split())
@@ -79,7 +79,7 @@ def make_name(text: str) -> str:
 
 
 def build_slug(text: str) -> str:
-    """Lower case, every run of other characters one '-'."""
+    """Lower case, with every run of other characters replaced by one '-'."""
     lower = text.lower()
     kept = "".join(character if character in _LETTERS else " " for character in lower)
     return "-".join(kept.split())

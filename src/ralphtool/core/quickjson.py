@@ -1,8 +1,8 @@
 """JSON for the agent's hot path.
 
-`import json` costs as much as starting Python: it pulls in `re` and all that `re` needs. The parts that
-do the work are in C and stand in `_json`, which loads in a tenth of a millisecond. Where an interpreter
-has no `_json`, or a later one changes it, the standard package does the same work, only slower.
+`import json` costs as much as starting Python: it imports `re` and everything that `re` needs. The parts
+that do the work are in the C module `_json`, which loads in a tenth of a millisecond. If an interpreter
+has no `_json`, or a different one, the standard package does the same work, only slower.
 """
 
 TYPE_CHECKING = False
@@ -62,7 +62,7 @@ def _make_dumps() -> "Callable[[object], str]":
     return lambda value: "".join(encode(value, 0))
 
 
-# Reads one value that starts at an index: what `prd.json` is edited with.
+# Reads one value that starts at an index; used to edit `prd.json`.
 scan_value = _make_scanner()
 _dumps = _make_dumps()
 
@@ -74,7 +74,7 @@ def skip_space(text: str, index: int) -> int:
 
 
 def loads(text: str) -> "Any":
-    """Reads one JSON document; everything that isn't one is a ValueError."""
+    """Reads one JSON document; raises ValueError for anything else."""
     try:
         value, end = _scan(text, skip_space(text, 0))
     except StopIteration as stop:
@@ -90,14 +90,14 @@ def _scan(text: str, index: int) -> "tuple[Any, int]":
     try:
         return scan_value(text, index)
     except SystemError:
-        # In Python 3.11 the C part can't raise its own error unless the package that defines it is loaded.
+        # In Python 3.11 the C part can't raise its error unless the package that defines that error is loaded.
         import json.decoder  # noqa: F401
 
         return scan_value(text, index)
 
 
 def dumps(value: object) -> str:
-    """One line of ASCII, so that no terminal, locale or log can be harmed by it."""
+    """One line of ASCII, which is safe for every terminal, locale and log."""
     return _dumps(value).replace("\x7f", "\\u007f")
 
 

@@ -1,4 +1,4 @@
-"""Values that must not be written down: those of variables whose names say that they are secret."""
+"""Values that must not be recorded: those of variables whose names say that they are secret."""
 
 import os
 
@@ -8,36 +8,36 @@ if TYPE_CHECKING:
     from typing import Any
 
 _NAMES = ("KEY", "TOKEN", "SECRET", "PASSWORD")
-_SHORTEST = 8  # shorter ones are words like any others
-_PUBLIC = "RALPH_TOKEN"  # stands in every prompt
+_SHORTEST = 8  # shorter ones could be ordinary words
+_PUBLIC = "RALPH_TOKEN"  # it is in every prompt
 MASK = "[redacted]"
 _agent_environ: dict[str, str] = {}  # variables that only an agent gets
 
 
 def register(environ: "Mapping[str, str]") -> None:
-    """Variables besides those of our own environment whose values may be secret."""
+    """Adds variables, besides those of our own environment, whose values may be secret."""
     _agent_environ.update(environ)
 
 
 def is_secret(name: str, value: str) -> bool:
-    """Whether a variable has to be kept secret, by its name. What is short is a word like any other, or a number."""
+    """Whether a variable is secret, by its name. A short value could be an ordinary word or number."""
     return len(value) >= _SHORTEST and name != _PUBLIC and any(part in name.upper() for part in _NAMES)
 
 
 def list_values(environ: "Mapping[str, str]" = os.environ) -> tuple[str, ...]:
-    """The longest first: one may be a part of another."""
+    """The longest first: one may be part of another."""
     found = {
         value
         for name, value in (*environ.items(), *_agent_environ.items())
         if is_secret(name, value)
-        and not any("\ud800" <= character <= "\udfff" for character in value)  # which no text of ours can hold
+        and not any("\ud800" <= character <= "\udfff" for character in value)  # our texts can't contain surrogates
     }
     spelled = {form for value in found for form in _list_json_forms(value)}
     return tuple(sorted(found | spelled, key=len, reverse=True))
 
 
 def _list_json_forms(value: str) -> tuple[str, ...]:
-    """How programs that print JSON write it, where that differs."""
+    """The JSON encodings of a value, where they differ from it."""
     if value.isascii() and value.isprintable() and '"' not in value and "\\" not in value:
         return ()
     import json
@@ -46,7 +46,7 @@ def _list_json_forms(value: str) -> tuple[str, ...]:
 
 
 def mask(value: "Any", secrets: tuple[str, ...], *, except_for: "Collection[str]" = ()) -> "Any":
-    """The same value, with every secret in its texts masked, but for fields that are no free text."""
+    """The same value with every secret in its texts masked, except in fields that are not free text."""
     if isinstance(value, str):
         for secret in secrets:
             value = value.replace(secret, MASK)

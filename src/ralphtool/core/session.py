@@ -1,7 +1,7 @@
-"""A session's state: what one run over one change has recorded and not yet written out.
+"""A session's state: what one run over one change has recorded but not yet written out.
 
-It lies in one file under the temporary directory, which each command replaces whole while it holds the
-file's lock. Standard library only: every call of the agent imports this module.
+It is one file under the temporary directory, which each command replaces whole while it holds the
+file's lock. Standard library only: every agent command imports this module.
 """
 
 import os
@@ -80,7 +80,7 @@ def load(session_id: str) -> "SessionState":
 
 
 class LockedSession:
-    """The session's state, nobody else's while the block runs. `save` makes changes last."""
+    """The session's state, locked while the block runs. `save` writes changes."""
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
@@ -107,11 +107,11 @@ class LockedSession:
         files.replace(self.path, encode(self.state))
 
     def add_learning(self, learning: "SessionState") -> int:
-        """Records one more and saves; tells how many there are. The cost hardly grows with their number."""
+        """Adds a learning and saves; returns how many there are. The cost hardly grows with their number."""
         learnings: list[SessionState] = self.state["learnings"]
         head = encode({name: value for name, value in self.state.items() if name != "learnings"})
         prefix = head[: -len(b"}\n")] + b', "learnings": ['
-        # As we write it, the list stands at the end: then the new one is put behind the others as text.
+        # We write the list last in the file. If it still is, the new one is appended as text.
         plain = self._data.startswith(prefix) and self._data.endswith(b"]}\n") and self._ends_with_list(len(prefix))
         learnings.append(learning)
         if plain:
@@ -122,7 +122,7 @@ class LockedSession:
         return len(learnings)
 
     def _ends_with_list(self, start: int) -> bool:
-        """Whether the list that begins there is the last thing in the file: somebody else may have added to it."""
+        """Whether the list that begins there is last in the file: another program may have added something after it."""
         return b"]," not in self._data[start:].translate(None, b" \t\r\n")
 
     def remove(self) -> None:
@@ -146,12 +146,12 @@ def build_state(session_id: str, change: str) -> "SessionState":
         "patterns": [],
         "observations": [],
         "completed_tasks": [],
-        "learnings": [],  # the last one, so that adding to it is cheap
+        "learnings": [],  # last, so that adding to it is cheap
     }
 
 
 def inherit(state: "SessionState", legacy: "SessionState") -> None:
-    """Takes over what another session had buffered; what is there already is not taken twice."""
+    """Takes over the buffers of another session, without duplicates."""
     for name in BUFFERS:
         known = {quickjson.dumps(item) for item in state[name]}
         state[name] += [item for item in legacy[name] if quickjson.dumps(item) not in known]
@@ -163,7 +163,7 @@ def encode(state: "SessionState") -> bytes:
 
 def parse(data: bytes, path: str) -> "SessionState":
     state = _parse_object(data, path)
-    if "accumulated_learnings" in state:  # what an earlier format called them
+    if "accumulated_learnings" in state:  # the name in an earlier format
         earlier = state.pop("accumulated_learnings")
         if isinstance(earlier, list) and isinstance(state.setdefault("learnings", []), list):
             state["learnings"] = earlier + state["learnings"]
@@ -261,7 +261,7 @@ def build_observation(
 
 
 _LONGEST_TEXT = 4 << 20
-# Besides those below the blank: what some programs take for a control character or the end of a line.
+# Besides those below the space: what some programs treat as a control character or a line end.
 _UNPRINTABLE = "".join(map(chr, range(0x7F, 0xA0))) + "\u2028\u2029"
 
 
@@ -277,7 +277,7 @@ def check_text(text: str, what: str) -> None:
 
 
 def check_label(text: str, what: str) -> None:
-    """A text that stands in one line: a name, a title, an id."""
+    """A text that must fit on one line: a name, a title, an id."""
     check_text(text, what)
     if len(text) > 1000 or any(character < " " or character in _UNPRINTABLE for character in text):
         raise InvalidValue(

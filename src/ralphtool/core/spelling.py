@@ -1,4 +1,4 @@
-"""Words that were mistyped: the one that was probably meant."""
+"""Suggests the word that was probably meant by a mistyped one."""
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -6,8 +6,8 @@ if TYPE_CHECKING:
 
 
 def find_nearest(wrong: str, right: "Iterable[str]") -> str | None:
-    """The word that looks most like it, whatever its case; of equal ones the first. A monster is near to nothing."""
-    import difflib  # slow to import, and only needed where something is wrong
+    """The most similar word, ignoring case; the first of several. Only the start of a very long text is compared."""
+    import difflib  # slow to import, and needed only for an error
 
     by_lower: dict[str, str] = {}
     for one in right:
@@ -17,6 +17,6 @@ def find_nearest(wrong: str, right: "Iterable[str]") -> str | None:
 
 
 def suggest(wrong: str, right: "Iterable[str]", otherwise: str = "") -> str:
-    """What a message says behind its colon: the word that is near, else the other text."""
+    """The part of a message after its colon: the nearest word, else the other text."""
     near = find_nearest(wrong, right)
     return f"did you mean {near}?" if near else otherwise

@@ -1,10 +1,10 @@
-"""Untrusted text, made fit for a terminal, a prompt or a report: nothing in it is hidden or breaks out."""
+"""Makes untrusted text safe for a terminal, a prompt or a report: nothing in it stays hidden or breaks out."""
 
 import sys
 
 
 def make_printable(text: str) -> str:
-    """One line of it: control characters, and those that turn the direction of writing, become visible."""
+    """For one line: control characters, and those that change the text direction, become visible."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
@@ -18,31 +18,31 @@ def can_write_unicode() -> bool:
 
 
 def make_visible(text: str) -> str:
-    """Control characters, and letters that are not seen, spelled out. Spaces of other widths hide nothing."""
+    """Escapes control and invisible characters. Spaces of other widths are kept, since they hide nothing."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line if line.isprintable() else "".join(map(_spell_out, line)) for line in lines)
 
 
 def _spell_out(character: str) -> str:
-    from unicodedata import category  # only where a character asks for it: this module is on the agent's hot path
+    from unicodedata import category  # imported only if needed: this module is on the agent's hot path
 
     is_harmless = character.isprintable() or character == "\t" or category(character) == "Zs"
     return character if is_harmless else ascii(character)[1:-1]
 
 
 def fence(text: str, language: str = "text") -> str:
-    """Text within a Markdown fence that it can't close."""
+    """Text inside a Markdown fence that it can't close."""
     ticks = "`" * max(3, count_longest_run(text) + 1)
     return f"{ticks}{language}\n{text}\n{ticks}"
 
 
 def fence_visible(text: str) -> str:
-    """The same; control characters that could hide something become visible."""
+    """Like `fence`; control characters that could hide something become visible."""
     return fence(make_visible(text).strip("\n"))
 
 
 def count_longest_run(text: str) -> int:
-    """How many backticks stand in a row at the most; by asking for ever more, then ever more closely."""
+    """The length of the longest run of backticks, by doubling and then bisecting."""
     low, high = 0, 1
     while "`" * high in text:
         low, high = high, 2 * high

@@ -1,13 +1,13 @@
-"""Asking test programs for machine-readable results through their environment, and collecting what they write.
+"""Asks test programs for machine-readable results through their environment, and collects their reports.
 
-The command of a gate stays as its user wrote it. What is added to the environment goes to programs that are no test
-programs, too, and must do nothing there:
+The command of a gate stays as the user wrote it. The added variables also reach programs that are not test programs,
+and must have no effect there:
 
 - pytest writes a JUnit report: `PYTEST_ADDOPTS`. Its family `xunit1` names files, so that ids equal pytest's node ids.
-- go names the tests that pass: `GOFLAGS=-test.v`. Only `go test` knows that flag, and others ignore it; `-v` would make
+- go names passing tests: `GOFLAGS=-test.v`. Only `go test` knows that flag, and others ignore it; `-v` would make
   `go build` and `go vet` print what they compile.
-- node writes a JUnit report beside what it prints: `NODE_OPTIONS`, where the command runs `node --test` with no other
-  reporter, and only if that version of node accepts it: a flag that it refuses ends every node program, npm included.
+- node writes a JUnit report besides its output: `NODE_OPTIONS`, if the command runs `node --test` without another
+  reporter, and only if that version of node accepts it: a flag that it refuses ends every node program, even npm.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _JUNIT = re.compile(r"junit-?xml")
 _NODE_TEST = re.compile(r"\bnode\b[^;&|\n]* --test(?![\w-])")
 _PACKAGE_RUNNER = re.compile(r"\b(?:npm|pnpm|yarn)\b")
 _WORD = re.compile(r"[\w:.-]+")
-# What programs print when they refuse the additions: then the command has to run without them.
+# What programs print when they refuse the additions: then the command must run without them.
 _REFUSALS = (
     b"unrecognized arguments: --junitxml=",
     b"is not allowed in NODE_OPTIONS",
@@ -51,7 +51,7 @@ _PROBE = (
 
 
 def is_refusal(output: bytes) -> bool:
-    """Returns whether a program would not run because of what was added to its environment."""
+    """Returns whether a program refused to run because of the added variables."""
     return any(words in output for words in _REFUSALS)
 
 
@@ -64,7 +64,7 @@ class AskedReports:
         self._collected: list[str] = []
 
     def __enter__(self) -> AskedReports:
-        with suppress(OSError):  # without a place for reports, the output is read
+        with suppress(OSError):  # without a folder for reports, the output is read
             self._folder = tempfile.mkdtemp(prefix="ralphtool-reports-")
         return self
 
@@ -82,7 +82,7 @@ class AskedReports:
     # --- asking ---------------------------------------------------------------------------------
 
     def build_environment(self) -> dict[str, str]:
-        """Returns the given environment with the requests appended to what it has already."""
+        """Returns the given environment with the requests appended to its values."""
         added = {"GOFLAGS": self._ask_go()}
         if self._folder:
             added |= {"PYTEST_ADDOPTS": self._ask_pytest(), "NODE_OPTIONS": self._ask_node()}
@@ -91,7 +91,7 @@ class AskedReports:
     def _ask_pytest(self) -> str:
         given = self._given.get("PYTEST_ADDOPTS", "")
         if _JUNIT.search(f"{self._command} {given}") or any(_JUNIT.search(text) for text in self._read_configs()):
-            return given  # it has a report of its own, or wants none
+            return given  # it has its own report, or wants none
         # tox and nox run pytest more than once, and pytest expands variables; an unknown one stays as it is.
         path = os.path.join(self._folder, "pytest-$TOX_ENV_NAME-$NOX_CURRENT_SESSION-$PYTEST_XDIST_WORKER.xml")
         return f'{given} "--junitxml={path}" -o junit_family=xunit1'.strip()
@@ -147,12 +147,12 @@ class AskedReports:
                     self._collected.append(aside)
 
     def read(self) -> list[bytes]:
-        """Returns the reports in the order in which they were collected. What is broken is left to its reader."""
+        """Returns the reports in the order in which they were collected. The caller must handle broken ones."""
         self.collect()
         return [data for path in self._collected if (data := read_report(path))]
 
     def _list_files(self) -> list[str]:
-        """Returns the reports; they may lie deeper, since the name of a session may hold a slash."""
+        """Returns the reports; they may be in subfolders, since the name of a session may contain a slash."""
         if not self._folder:
             return []
         found = [os.path.join(folder, name) for folder, _, names in os.walk(self._folder) for name in names]
@@ -168,7 +168,7 @@ def _read_text(path: str) -> str:
 
 
 def read_report(path: str) -> bytes:
-    """Returns a report; nothing where there is none, or where it is too long."""
+    """Returns a report; empty if there is none, or if it is too long."""
     try:
         with open(files.open_plain(path), "rb") as file:
             return file.read() if os.fstat(file.fileno()).st_size <= _MOST_BYTES else b""
@@ -186,7 +186,7 @@ def _is_complete(path: str) -> bool:
 
 
 def _find_saved_goflags(env: Mapping[str, str]) -> str:
-    """Returns what `go env -w GOFLAGS=…` saved: a variable in the environment would replace it."""
+    """Returns the value that `go env -w GOFLAGS=…` saved: a variable in the environment would override it."""
     config = env.get("XDG_CONFIG_HOME") or os.path.join(env.get("HOME", ""), ".config")
     places = [env.get("GOENV") or os.path.join(config, "go", "env")]
     places.append(os.path.join(env.get("HOME", ""), "Library", "Application Support", "go", "env"))
@@ -198,7 +198,7 @@ def _find_saved_goflags(env: Mapping[str, str]) -> str:
 
 @cache
 def _probe_node(search_path: str, root: str) -> str:
-    """Returns the version of the node that a command would run; empty where it can't be asked for a report."""
+    """Returns the version of node that a command would run; empty if it can't write a report."""
     node = shutil.which("node", path=search_path)
     if not node:
         return ""

@@ -1,4 +1,4 @@
-"""What a report says at first sight: whether its work has to be proven, and whether a machine is to blame."""
+"""Quick checks of a report: whether its work must be proven, and whether the network failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def must_prove(report: Report, assignment: Assignment, settings: Settings) -> bool:
-    """Where nothing is claimed, there is nothing to prove."""
+    """Without a claim, there is nothing to prove."""
     if report.ending == "stopped" or report.trouble or verdict.is_transient(report):
         return False
     if report.findings and settings.run.guard in ("fail", "strict"):

@@ -1,4 +1,4 @@
-"""The environment of an agent: our command on its PATH, and files without secrets."""
+"""The environment of an agent: `ralphtool` on its PATH, and files without secrets."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from ralphtool.executors.transcript import REDACTED
 from ralphtool.record import trace_ids
 
 _LONGEST_FILE = 128 << 20  # bytes
-# What only an agent gets: neither gates nor an agent that only looks belong to a session.
+# Only a working agent gets these: neither gates nor a read-only agent belong to a session.
 HIDDEN_VARIABLES = (
     *("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_ATTEMPT", "RALPH_TASK", "RALPH_WORKSPACE", "RALPH_DRAFT"),
-    "TEMPORAL_API_KEY",  # whoever has it gives work to every worker
+    "TEMPORAL_API_KEY",  # it allows sending work to every worker
 )
 
 
 def check_session_id(session_id: str) -> str:
-    """What stands for a session where an agent only looks."""
+    """The session id for a read-only agent."""
     return f"{session_id}-check"
 
 
 def build_check_variables(session_id: str, run: str, iteration: int) -> dict[str, str]:
-    """The variables of an agent that only looks: the second one of its iteration."""
+    """The variables of a read-only agent: the second agent of its iteration."""
     traceparent = trace_ids.build_traceparent(run or session_id, iteration, 1)
     return {"RALPH_SESSION": check_session_id(session_id), "TRACEPARENT": traceparent}
 
 
 def build_path(run_folder: str) -> str:
-    """The PATH of an agent. If our command is not on it anyway, a folder is added that has nothing else in it: so an
-    agent gets no other program of ours."""
+    """The PATH of an agent. If `ralphtool` is not on it already, a folder with only that command is added, so that an
+    agent gets no other program of this installation."""
     script, path = own_command.find_script(), os.environ.get("PATH", os.defpath)
     found = shutil.which("ralphtool", path=path)
     if found and os.path.realpath(found) == os.path.realpath(script) and own_command.can_start(script):
@@ -40,7 +40,7 @@ def build_path(run_folder: str) -> str:
 
 
 def _make_command_folder(run_folder: str, script: str) -> str:
-    """Made anew for every iteration: agents can write there."""
+    """Checked for every iteration, and created anew if it was changed: agents can write there."""
     folder = os.path.join(run_folder, "bin")
     target = os.path.join(folder, "ralphtool")
     if os.path.islink(target) and os.readlink(target) == script and os.listdir(folder) == ["ralphtool"]:
@@ -55,7 +55,7 @@ def _make_command_folder(run_folder: str, script: str) -> str:
 
 
 def redact(folder: str, hidden: tuple[str, ...]) -> None:
-    """Files that an agent's program keeps for itself know nothing of secrets."""
+    """Removes secrets from the files that an agent's program writes."""
     for entry in os.scandir(folder) if hidden else ():
         is_plain = entry.is_file(follow_symlinks=False) and entry.stat().st_size <= _LONGEST_FILE
         if is_plain and not entry.name.startswith("transcript.log"):

@@ -1,4 +1,4 @@
-"""Running a gate: the command as a shell runs it, and what its output and its reports say."""
+"""Runs a gate as a shell command, and reads its output and its reports."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from ralphtool.judging.testresults.model import Counts
 
 _MOST_WORDS = 1500  # characters
-_READ = 4 << 20  # so much of the end of an output is read for results
+_READ = 4 << 20  # bytes at the end of an output that are searched for results
 _MOST_OUTPUT = 1 << 30
 
 
 class CommandContext(Struct, frozen=True):
-    """Where commands run, and how they are watched over."""
+    """Where commands run, and how they are supervised."""
 
     supervisor: Supervisor
     root: str
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     stop: Callable[[], bool]
-    shown_root: str = ""  # where programs see the root, if that is elsewhere
+    shown_root: str = ""  # where programs see the root, if it differs
 
     @property
     def named_root(self) -> str:
@@ -39,7 +39,7 @@ class CommandContext(Struct, frozen=True):
 
 
 def run(command: str, place: CommandContext, log: str, timeout: float) -> GateResult:
-    """Runs a command as it would be written in a shell, and asks the test programs in it for their results."""
+    """Runs a shell command, and asks the test programs in it for their results."""
     # Not at the start of a run: tempfile loads OpenSSL.
     from ralphtool.executors.asked_reports import AskedReports, is_refusal
 
@@ -110,7 +110,7 @@ def _find_reports(command: str, root: str) -> list[str]:
 
 
 def _file_version(path: str) -> tuple[int, ...] | None:
-    """Which report that is: one that the command did not write this time tells nothing."""
+    """Identifies a report: one that the command did not write this time means nothing."""
     try:
         info = os.stat(path)
     except OSError:
@@ -132,7 +132,7 @@ def _describe_tally(tally: Counts) -> str:
 
 
 def read_last_output(results: Sequence[GateResult]) -> str:
-    """What the red ones of these printed last: there the error stands, and what is known about it is found by that."""
+    """The last output of the red gates: it contains the error, by which known solutions are searched."""
     return "\n".join(_read_last_lines(one.log) for one in results if not one.ok)[-_MOST_WORDS:]
 
 

@@ -1,4 +1,4 @@
-"""Gates one after the other, in a workspace as it is, on record."""
+"""Runs gates one after another, in a workspace as it is, and records them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
     slot: int = 0
 
     def run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
-        """`when` says what for: before, after, replay, own-tests, tip."""
+        """`when` is the purpose: before, after, replay, own-tests, tip."""
         results: list[GateResult] = []
         for number, command in enumerate(commands, 1):
             if self.stop():
@@ -59,8 +59,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         return one
 
     def set_up_all(self, commands: Sequence[str]) -> bool:
-        """Runs the set-up commands; tells whether nobody stopped them. If one fails, no agent can do anything about
-        it."""
+        """Runs the setup commands; False if they were stopped. If one fails, it raises: no agent can fix that."""
         for number, command in enumerate(commands, 1):
             one = self.set_up(command, f"setup-{number}.log")
             if one.why == "stopped" or self.stop():
@@ -73,7 +72,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         return True
 
     def set_up(self, command: str, log: str) -> GateResult:
-        """Runs a command that makes the environment, and puts it on record."""
+        """Runs a command that sets up the environment, and records it."""
         one = gate_run.run(command, self.build_context(), os.path.join(self.directory, log), self.timeout)
         self.log.note(
             events.Setup(
@@ -110,5 +109,5 @@ class GateSeries(Struct, frozen=True, kw_only=True):
 
 
 def is_cut_off(results: Sequence[GateResult], commands: Sequence[str]) -> bool:
-    """Whether somebody stopped the gates before all of them had their say."""
+    """Whether the gates were stopped before all of them had ended."""
     return len(results) < len(commands) or any(one.why == "stopped" for one in results)

@@ -1,4 +1,4 @@
-"""Why gates can't be believed in a workspace, in words: which tests fail, the first line of the cause, what helps."""
+"""Describes why gates can't be trusted in a workspace: which tests fail, the first line of the cause, the fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CAUSE = re.compile(
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What is wrong with gates in a workspace. `is_partial`: some tests fail there, all others can be believed."""
+    """What is wrong with gates in a workspace. `is_partial`: some tests fail there, all others can be trusted."""
 
     what: str = ""
     causes: tuple[str, ...] = ()
@@ -33,7 +33,7 @@ class Trouble(Struct, frozen=True, kw_only=True):
 
 
 def describe_difference(inside: GateResult, outside: GateResult) -> Trouble:
-    """A gate that passes in the user's own folder, and not with the same files in a workspace."""
+    """The trouble of a gate that passes in the user's own folder, but not with the same files in a workspace."""
     known = frozenset(outside.failed or ())
     only = [name for name in inside.failed or () if name not in known]
     named = f": {_join(only)}" if only else ""
@@ -47,9 +47,9 @@ def describe_difference(inside: GateResult, outside: GateResult) -> Trouble:
 
 
 def find_cause(output: str) -> str:
-    """The first line of an output that tells of an error."""
+    """The first line of an output that reports an error."""
     lines = [_ESCAPES.sub("", line).strip() for line in output.splitlines()]
-    shown = [line[2:].strip() for line in lines if line.startswith("E ")]  # what pytest says about a failure
+    shown = [line[2:].strip() for line in lines if line.startswith("E ")]  # pytest's lines about a failure
     found = next((line for line in [*shown, *lines] if _CAUSE.search(line)), "")
     printable = "".join(mark if mark.isprintable() else " " for mark in found)
     return printable if len(printable) <= _LONGEST else f"{printable[:_LONGEST]}…"

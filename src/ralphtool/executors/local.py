@@ -47,11 +47,11 @@ if TYPE_CHECKING:
     from ralphtool.workspace.snapshots import WorkspaceSnapshot
 
 _Event = TypeVar("_Event", bound=Event)
-_LONGEST_SHOWN = 2000  # characters of an agent's words in an event; the transcript has them all
+_LONGEST_SHOWN = 2000  # characters of an agent's text in an event; the transcript has all of it
 
 
 class ExecutorContext(Struct, frozen=True, kw_only=True):
-    """What a local executor works with."""
+    """The parts that a local executor works with."""
 
     workspace: Workspace
     supervisor: Supervisor
@@ -63,19 +63,19 @@ class ExecutorContext(Struct, frozen=True, kw_only=True):
     change: str
     ref: str
     prd_ids: Sequence[str]
-    folder: str  # where the run's records lie
+    folder: str  # of the run's records
     user_root: str  # the project's folder in the user's own tree
-    slot: int = 0  # of those that work side by side
+    slot: int = 0  # among those that work side by side
 
 
 class LocalExecutor:
-    """Runs one iteration after the other in a workspace."""
+    """Runs one iteration after another in a workspace."""
 
     def __init__(self, place: ExecutorContext) -> None:
         self.context = place
         self._spec = SpecWatch(place.workspace.root, place.change, place.ref, place.session_id)
         self._secrets = secrets.list_values()
-        self._rates: dict[str, float] = {}  # dollars for a token, as each agent told them last
+        self._rates: dict[str, float] = {}  # dollars per token, as each agent last reported them
 
     def execute(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         self.make_ready(assignment, stop)
@@ -84,16 +84,16 @@ class LocalExecutor:
         return self.prove(report, assignment, stop) if must_prove(report, assignment, self.context.settings) else report
 
     def take_up(self, assignment: Assignment) -> Assignment:
-        """Here an agent dies with its run."""
+        """Nothing to resume: a local agent dies with its run."""
         return assignment
 
     def work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        """An iteration whose work is proven later, together with what others have done meanwhile."""
+        """Runs an iteration whose work is proven later, together with the other lanes' work."""
         self.make_ready(assignment, stop)
         return self._work(assignment, stop)
 
     def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
-        """What is red at the last checkpoint, found out where nobody works on it."""
+        """The baseline at the last checkpoint, measured where no agent works."""
         self.make_ready(assignment, stop)
         return self.find_baseline(assignment, stop)
 
@@ -105,13 +105,13 @@ class LocalExecutor:
             self.context.log.note(events.Notice(text=trouble))
         if assignment.fix or self.context.workspace.needs_setup:
             if assignment.kept:
-                self.context.workspace.begin(None)  # the set-up is of the checkpoint, and not of what an attempt left
+                self.context.workspace.begin(None)  # setup runs on the checkpoint, not on an attempt's work
             self._set_up(self._build_series(assignment, stop))
             if assignment.kept:
                 self.context.workspace.begin(assignment.kept)
 
     def _work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        """Lets the agent work, and looks at what it left."""
+        """Runs the agent, and inspects its work."""
         before = self._spec.read(assignment.story)
         self.context.workspace.mark_attempt()
         if assignment.cut_off and (trouble := self.context.workspace.begin(assignment.kept, assignment.cut_off)):
@@ -122,8 +122,8 @@ class LocalExecutor:
         loading = _prepare_judging()
         watch = self._watch_ticks(assignment, before)
         report = self._run_agent(assignment, partial(watch.look_and_ask, stop), loading.start)
-        watch.look(at_once=True)  # the gates may take their time
-        if loading.ident:  # else no agent could be started
+        watch.look(at_once=True)  # the gates may take long
+        if loading.ident:  # otherwise no agent could be started
             loading.join()
         return self._inspect_work(report, assignment, before)
 
@@ -144,7 +144,7 @@ class LocalExecutor:
             cost=assignment.cost,
         )
         before = self._spec.read(assignment.story)
-        # A session that is not there: whoever only looks has nothing to tick, and nothing to record.
+        # A session that does not exist: a read-only agent has nothing to tick or to record.
         env = self._build_environment(assignment) | environment.build_check_variables(
             self.context.session_id, assignment.run, assignment.number
         )
@@ -154,7 +154,7 @@ class LocalExecutor:
         return report
 
     def draft(self, assignment: Assignment, folder: str, stop: Callable[[], bool]) -> Report:
-        """Lets the agent write into one folder, and only look at everything else."""
+        """Runs the agent so that it may write into one folder, and only read everything else."""
         os.makedirs(self._find_folder(assignment), exist_ok=True)
         can_draft = self._find_runner(assignment).traits.drafts
         job = Job(
@@ -182,7 +182,7 @@ class LocalExecutor:
     def check_workspace(
         self, gates: Sequence[str], directory: str, stop: Callable[[], bool], suggest: Callable[[str], str]
     ) -> CheckResult:
-        """Whether the gates can be believed where this works. Sets it up first, if that has not been done."""
+        """Checks whether the gates can be trusted in this workspace. Sets it up first, if needed."""
         from ralphtool.executors.process import Supervisor
         from ralphtool.executors.workspace_check import CheckResult, check_workspace
         from ralphtool.workspace.worktree import Worktree
@@ -199,9 +199,9 @@ class LocalExecutor:
             return check_workspace(place, series, outside, gates, suggest)
 
     def _undo_changes(self, before: SpecSnapshot, folder: str) -> None:
-        """Whatever it was not kept from changing is not there any more when the next one begins."""
+        """Reverts the changes that it was not prevented from making, before the next agent begins."""
         self.context.protected_state.restore_changed(os.path.join(folder, "touched"), self.context.prd_ids)
-        self.context.workspace.take()  # which puts right what git itself keeps
+        self.context.workspace.take()  # this restores git's own files
         self._mark_dirty()
         if self.context.workspace.branch is None:
             before.restore()
@@ -213,7 +213,7 @@ class LocalExecutor:
         return os.path.join(self.context.folder, assignment.folder)
 
     def _ensure_folders(self, assignment: Assignment) -> None:
-        """An agent, or its `git clean`, may have taken away what is ours."""
+        """An agent, or its `git clean`, may have removed ralphtool's folders."""
         ensure_real_folder(self.context.protected_state.folder)
         self.context.log.restore()
         os.makedirs(self._find_folder(assignment), exist_ok=True)
@@ -226,11 +226,11 @@ class LocalExecutor:
             self._mark_dirty()
 
     def set_up_anew(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
-        """The work in place names other packages than what is installed here: another machine has installed those."""
+        """The work in place needs other packages than those installed here: another machine has installed them."""
         self._build_series(assignment, stop).set_up_all(self.context.settings.run.setup)
 
     def find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
-        """What is red, and which tests pass, at the last checkpoint, unless that is known already."""
+        """The red gates and passing tests at the last checkpoint; measured unless already known."""
         if not assignment.gates:
             return None, 0.0
         key = gates.build_key(self.context.workspace.checkpoint_tree, assignment.gates)
@@ -242,7 +242,7 @@ class LocalExecutor:
         self._mark_dirty()
         self.context.workspace.begin(assignment.kept)
         seconds = sum(one.seconds for one in results)
-        # A gate that was cut off tells nothing: taken for red, it could never be newly red.
+        # An interrupted gate means nothing: if it counted as red, it could never be newly red.
         return (None if is_cut_off(results, assignment.gates) else gates.build_baseline(key, results)), seconds
 
     def _build_series(
@@ -274,7 +274,7 @@ class LocalExecutor:
         )
 
     def _mark_dirty(self) -> None:
-        """Commands leave files behind that are nobody's work."""
+        """Commands leave files behind that are not part of the work."""
         self.context.workspace.mark_dirty()
 
     # --- the agent ------------------------------------------------------------------------------
@@ -291,11 +291,11 @@ class LocalExecutor:
         wall = find_smaller_limit(self.context.settings.run.timeout, assignment.seconds)
         report = self._drive_agent(assignment, job, self._build_environment(assignment), wall, stop, meanwhile)
         if report.ending == "wall-clock" and assignment.seconds and wall == assignment.seconds:
-            return structs.replace(report, ending="stopped")  # it was the run's time that was up
+            return structs.replace(report, ending="stopped")  # the run's time was up
         return report
 
     def _watch_ticks(self, assignment: Assignment, before: SpecSnapshot) -> TickWatch:
-        """Counters move when the agent ticks, and not only when its work is judged."""
+        """Records ticks when the agent makes them, not only when its work is judged."""
         story = specs.find_story(before.stories, assignment.story)
 
         def read() -> frozenset[str]:
@@ -343,7 +343,7 @@ class LocalExecutor:
         report = watch.explain(self._follow_agent(assignment, running, reader, meter))
         if meter.rate is not None:
             self._rates[runner.name] = meter.rate
-        beneath.sweep(job.folder, with_links=True)  # what is written there next must not go elsewhere
+        beneath.sweep(job.folder, with_links=True)  # later writes there must not follow a link elsewhere
         redact(job.folder, self._secrets)
         return add_login_advice(report, runner)
 
@@ -355,7 +355,7 @@ class LocalExecutor:
         return Meter(limits, Prices(settings.prices, names, self._rates.get(runner.name)))
 
     def _build_mcp_server(self, assignment: Assignment) -> McpServer | None:
-        """Our commands as tools. Whoever has a free shell needs none, and a server that starts keeps him waiting."""
+        """ralphtool's commands as tools. An agent with a free shell needs none, and starting a server delays it."""
         runner = self._find_runner(assignment)
         configured = self.context.settings.agents.get(runner.name) or AgentSettings()
         is_wanted = configured.permissions != "all" if configured.mcp is None else configured.mcp
@@ -363,7 +363,7 @@ class LocalExecutor:
             return None
         env = self._session_variables(assignment)
         env |= {name: os.environ[name] for name in ("TMPDIR", "HOME") if name in os.environ}
-        # Not the command that is on its PATH: an agent may have put another one in its place.
+        # Not the command on its PATH: an agent may have replaced it.
         return McpServer((sys.executable, "-I", "-m", "ralphtool", "mcp"), env)
 
     def _build_environment(self, assignment: Assignment) -> dict[str, str]:
@@ -388,7 +388,7 @@ class LocalExecutor:
     def _follow_agent(
         self, assignment: Assignment, running: Generator[bytes, None, ProcessResult], reader: Reader, meter: Meter
     ) -> Report:
-        """Reads the agent's events until it ends, or has used up what it may."""
+        """Reads the agent's events until it ends, or has used up its budget."""
         ended: ProcessResult | None = None
         began = time.monotonic()
         while reader.is_over or not meter.is_over:
@@ -408,7 +408,7 @@ class LocalExecutor:
             ending=ended.why if ended else "budget",
             end=end_event,
             detail=ended.detail if ended else "",
-            # What an agent tells of its past when it is gone changes nothing in how we had to end it.
+            # Events that are read after the end of an agent don't change why it had to be ended.
             failure=meter.failure if ended and ended.why == "exit" else failure,
             quotas=meter.quotas,
             usage=meter.usage,
@@ -423,7 +423,7 @@ class LocalExecutor:
             meter.count(event)
 
     def _mask_secrets(self, event: _Event) -> _Event:
-        """Some agents are read from files of their own, which nobody has redacted."""
+        """Some agents are read from their own files, which are not redacted."""
         if not self._secrets:
             return event
         texts = {name: value for name, value in structs.asdict(event).items() if isinstance(value, str)}
@@ -431,13 +431,13 @@ class LocalExecutor:
 
     def _log_event(self, assignment: Assignment, event: Event) -> None:
         shortened = {name: _truncate(value) for name, value in structs.asdict(event).items()}
-        said = cast("events.AgentEvent", structs.replace(event, **shortened))  # a runner emits no other kinds
+        said = cast("events.AgentEvent", structs.replace(event, **shortened))  # runners emit only these
         self.context.log.note(events.Agent(event=said, iteration=assignment.number, story=assignment.story))
 
     # --- after the agent ------------------------------------------------------------------------
 
     def _inspect_work(self, report: Report, assignment: Assignment, before: SpecSnapshot) -> Report:
-        """What the agent left: its diff, and its ticks."""
+        """Adds the agent's diff and its ticks to the report."""
         full_disk = self._find_full_disk()
         self._ensure_folders(assignment)
         touched = self.context.protected_state.restore_changed(
@@ -461,7 +461,7 @@ class LocalExecutor:
         )
 
     def _find_agent_config(self, taken: WorkspaceSnapshot, assignment: Assignment) -> list[GuardFinding]:
-        """What agents are told in the project's own files holds from their next start on, commands to run included."""
+        """Agent configuration in the project's files takes effect at the next start, including commands to run."""
         if not self._find_runner(assignment).traits.is_kept:
             return []
         told = "it would allow agents more than you have allowed"
@@ -469,7 +469,7 @@ class LocalExecutor:
         return [GuardFinding("agent-config", path, told) for path in taken.paths if agents.is_agent_config(path, known)]
 
     def prove(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        """Runs the gates on work that is in its place, and gathers what shows that a story is done."""
+        """Runs the gates on work that is in place, and collects the evidence that a story is done."""
         prover = self._build_prover(report, assignment, stop)
         has_claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         report = prover.prove(report, is_whole=has_claimed and report.required <= report.ticked)
@@ -480,7 +480,7 @@ class LocalExecutor:
         return find_full_disk((self.context.workspace.root, self.context.folder))
 
     def run_gates_ahead(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
-        """The gates alone, on work that is in its place, and may come to be the newest."""
+        """Runs only the gates, on work that is in place and may become the newest."""
         return self._build_prover(report, assignment, stop).run_gates_ahead(report)
 
     def _build_prover(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Prover:
@@ -490,7 +490,7 @@ class LocalExecutor:
 
 
 def _prepare_judging() -> threading.Thread:
-    """Loads what judges the work, once it is started, while the agent is busy: before or after, that would delay."""
+    """Once started, imports the judging modules while the agent is busy: at any other time that would cause a delay."""
     names = ("guard.diff", "guard.spec", "testresults.reading")
     load = [f"ralphtool.judging.{name}" for name in names]
     return threading.Thread(target=lambda: [importlib.import_module(name) for name in load], daemon=True)

@@ -1,4 +1,4 @@
-"""What an agent has used up while it runs, what it complains of, and whether it has to be ended for that."""
+"""Counts what an agent uses up while it runs, tracks its failures, and decides whether it must be ended."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from ralphtool.settings import PriceSettings
 
 _MILLION = 1_000_000
-_LIMIT_GRACE = 2.0  # seconds in which an agent that has met a limit may end by itself
+_LIMIT_GRACE = 2.0  # seconds in which an agent that reached a limit may end by itself
 
 
 class UsageLimits(Struct, frozen=True):
-    """What an agent may use up; 0 is no limit."""
+    """What an agent may use up; 0 means no limit."""
 
     tokens: float = 0.0
     cost: float = 0.0
-    patience: float = 0.0  # seconds of trying again
+    patience: float = 0.0  # seconds of retrying
 
 
 class Prices(Struct, frozen=True):
-    """What an agent's tokens cost, where it tells nothing but them."""
+    """The cost of an agent's tokens, if it reports only tokens."""
 
     table: Mapping[str, PriceSettings]
-    names: tuple[str, ...] = ()  # the model that it was told to use, and its own name
-    rate: float | None = None  # dollars for a token, as it told them in earlier iterations
+    names: tuple[str, ...] = ()  # the model that it is configured to use, and its own name
+    rate: float | None = None  # dollars per token, as it reported them in earlier iterations
 
     def estimate(self, usage: Usage) -> float | None:
         price = next((self.table[name] for name in (usage.model, *self.names) if name in self.table), None)
@@ -51,16 +51,16 @@ class Meter:
         self._first_retry: float | None = None  # since the last sign of work
         self._last_retry = 0.0
         self._told_cost: float | None = None
-        self._estimate: float | None = None  # of what came after the last cost that was told
-        self._quotas: dict[str, Quota] = {}  # the last word on each
+        self._estimate: float | None = None  # of the usage after the last reported cost
+        self._quotas: dict[str, Quota] = {}  # the last report of each
         self.usage = Usage()
-        self.failure: Failure | None = None  # the last one, unless the agent has got over it
+        self.failure: Failure | None = None  # the last one, unless the agent has recovered from it
 
     def count(self, event: Event) -> None:
         match event:
             case Usage():
                 self.usage = self._sum(event)
-                if event.output_tokens:  # a model that thinks has answered, though nothing is said yet
+                if event.output_tokens:  # a thinking model has answered, although there is no message yet
                     self._first_retry = None
             case Failure():
                 self._last_retry = time.monotonic()
@@ -70,7 +70,7 @@ class Meter:
                 self._quotas[event.name] = event
             case Tool():
                 self.failure = self._first_retry = None
-            case Message() | Result():  # a message may be nothing but the failure in other words
+            case Message() | Result():  # a message may only repeat the failure
                 self._first_retry = None
 
     def _sum(self, more: Usage) -> Usage:
@@ -94,7 +94,7 @@ class Meter:
 
     @property
     def rate(self) -> float | None:
-        """What a token cost, if all of that was told."""
+        """The cost per token, if all costs were reported."""
         tokens = self.usage.input_tokens + self.usage.output_tokens
         return self._told_cost / tokens if self._told_cost is not None and self._estimate is None and tokens else None
 
@@ -106,12 +106,12 @@ class Meter:
 
     @property
     def is_retrying(self) -> bool:
-        """Whether a failure is the last that was heard of it."""
+        """Whether the agent's last sign of life is a failure."""
         return self._first_retry is not None
 
     @property
     def is_stuck(self) -> bool:
-        """Whether it has failed for too long without a sign of work, or is going to."""
+        """Whether it has failed, or will fail, for too long without a sign of work."""
         failure, first = self.failure, self._first_retry
         if failure is None or first is None or failure.trouble not in TRANSIENT:
             return False
@@ -121,9 +121,9 @@ class Meter:
 
 
 def is_patience_over(patience: float, failing: float, quiet: float, reset_in: float | None) -> bool:
-    """Whether an agent is to be ended, from seconds: since its first and its last failure, and until it can go on.
+    """Whether an agent must be ended, given the seconds since its first and last failure, and until it can continue.
 
-    Silence is no sign of work: a program that waits for hours may say so once, and nothing more.
+    Silence is not a sign of work: a program that waits for hours may report that only once.
     """
     if not patience:
         return False
@@ -132,7 +132,7 @@ def is_patience_over(patience: float, failing: float, quiet: float, reset_in: fl
 
 
 def add_login_advice(report: Report, runner: Runner) -> Report:
-    """Waiting does not help an agent that is not logged in: the message has to say how to log in."""
+    """Waiting does not help an agent that is not logged in: the message must say how to log in."""
     failure = report.failure
     if failure is None or failure.trouble != "login" or not runner.traits.login_hint:
         return report
@@ -142,5 +142,5 @@ def add_login_advice(report: Report, runner: Runner) -> Report:
 
 
 def find_smaller_limit(one: float, other: float) -> float:
-    """Of two limits the one that comes first; 0 is none."""
+    """The smaller of two limits; 0 means no limit."""
     return min(one, other) if one and other else one or other

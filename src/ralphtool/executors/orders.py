@@ -1,8 +1,8 @@
-"""What goes from a loop to a worker, and back: an offer by way of the server, everything else by way of git.
+"""The messages between a loop and a worker: offers go through the server, everything else through git.
 
 The offer is small, and names a commit. That commit has the order as a file, and the commits that it is about as its
-parents: one fetch brings all of it. What comes of it is a commit again, with the records of the iteration as its files
-and the work as its parent. It is pushed once: whoever comes second, late or twice, changes nothing.
+parents: one fetch gets all of it. The result is again a commit, with the records of the iteration as its files and the
+work as its parent. It is pushed only once: a second, late or repeated result changes nothing.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ ORDER_FILE = "order.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"
 HISTORY_FILE = "history.json"
-UNSENT = "unsent"  # the failure of a worker that has done it, and can't push it
+UNSENT = "unsent"  # the failure of a worker that has done the work, but can't push it
 RECORDS = "records"  # the folder of the iteration's own files
 
 OrderKind = Literal["work", "prove", "gates-ahead", "measure", "tip", "examine"]
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """What is to be done, with all that a worker has to know for it."""
+    """A job, with everything that a worker needs to know for it."""
 
     kind: OrderKind
-    name: str  # by which the refs of its commits are called
+    name: str  # part of the names of its refs
     run: str
     assignment: Assignment
-    settings: Settings  # without secrets; they have the options of the agents
-    spec: str  # where the change is, in words of the spec's adapter
+    settings: Settings  # without secrets, but with the options of the agents
+    spec: str  # the ref of the spec: its adapter, and its file if needed
     prd_ids: tuple[str, ...]
     upon: str  # the checkpoint that it is about, as a commit
-    work: str | None = None  # what is to be proven upon it, as a commit
-    report: Report | None = None  # what is known of that work
-    iteration: int = 0  # as the session counts them
-    completed: tuple[str, ...] = ()  # tasks of formats that have no boxes
+    work: str | None = None  # the work to prove on top of it, as a commit
+    report: Report | None = None  # about that work
+    iteration: int = 0  # the session's number for it
+    completed: tuple[str, ...] = ()  # tasks, for formats without boxes
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What a worker is told by the server: where the order is. No words of agents, no prompt, no secret."""
+    """What a worker gets from the server: where the order is. No agent output, no prompt, no secret."""
 
     protocol: int = PROTOCOL
     version: str
@@ -58,15 +58,15 @@ class Offer(Struct, frozen=True, kw_only=True):
     kind: OrderKind
     token: str
     remote: str
-    order: str  # a ref of the remote, and the commit that it has to be
+    order: str  # a ref of the remote; its commit must be `commit`
     commit: str
-    result: str  # the ref for what comes of it
+    result: str  # the ref for the result
     avoid: tuple[str, ...] = ()  # workers that could not do it
-    is_again: bool = False  # somebody may have done it already
+    is_again: bool = False  # it may already have been done
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What a worker answers through the server: which commit has what came of it."""
+    """A worker's answer through the server: the commit of the result."""
 
     token: str
     commit: str
@@ -74,12 +74,12 @@ class Receipt(Struct, frozen=True, kw_only=True):
 
 
 class Result(Struct, frozen=True, kw_only=True):
-    """What came of an order."""
+    """The result of an order."""
 
     token: str
     order: str  # the name of the order
     worker: str
-    root: str  # of the worker's records: paths below it are the loop's own, as far as the loop is concerned
+    root: str  # of the worker's records: the loop maps paths below it to its own
     report: Report | None = None
     baseline: Baseline | None = None
     seconds: float = 0.0
@@ -88,16 +88,16 @@ class Result(Struct, frozen=True, kw_only=True):
 
 
 class Beat(Struct, frozen=True, kw_only=True):
-    """A sign of life: who works on it, and the end of the events that it has written."""
+    """A sign of life: which worker has the order, and the newest events that it has written."""
 
     worker: str
     root: str
-    offset: int = 0  # of the first byte of these in the worker's record
+    offset: int = 0  # of the first byte of `lines` in the worker's record
     lines: bytes = b""
 
 
 def strip_secrets(settings: Settings) -> Settings:
-    """What workers get to see of the settings: whatever an agent's environment needs, each worker has itself."""
+    """The settings for workers: each worker has its own environment variables for agents."""
     named = {name: structs.replace(one, env={}) for name, one in settings.agents.items()}
     return structs.replace(settings, agents=named, notify=NotifySettings(), executor=ExecutorSettings())
 

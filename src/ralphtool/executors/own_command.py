@@ -1,7 +1,7 @@
-"""The command `ralphtool` of this installation, and one that starts where that can't.
+"""The `ralphtool` command of this installation, and a replacement if it can't start.
 
-pip writes the path of Python into the first line of a script as it is. The system ends that path at the first blank,
-so in an environment whose path has one, the script can't start. A shell can be told such a path.
+pip writes the path of Python unquoted into the first line of a script. The system cuts that path at the first space, so
+the script can't start in an environment whose path has one. A shell can handle such a path.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def find_script() -> str:
 
 
 def can_start(script: str) -> bool:
-    """Whether the system finds the program that the script's first line names."""
+    """Whether the system can run the program that the script's first line names."""
     try:
         with open(script, "rb") as file:
             first = file.readline(4096).rstrip(b"\n")
@@ -30,7 +30,7 @@ def can_start(script: str) -> bool:
 
 
 def build_startable(script: str) -> bytes:
-    """The script, started by the shell; Python takes the shell's lines for a string."""
+    """The script, started by the shell; to Python, the shell's lines are a string."""
     python = shlex.quote(sys.executable)
     try:
         with open(script, "rb") as file:

@@ -1,12 +1,12 @@
-"""Running other people's programs: clocks, transcripts, and nobody left behind.
+"""Runs third-party programs, with time limits and transcripts, and leaves no process behind.
 
-A `Supervisor` runs one program at a time, below a process of its own (see `supervisor`) that ends every descendant of
-the program, however the program, or we ourselves, come to an end:
+A `Supervisor` runs one program at a time, below a separate process (see `supervisor`) that ends every descendant of the
+program, however the program, or ralphtool itself, ends:
 
 - the program ends, or its time is up: the supervisor ends the rest, and reports it;
-- we are killed: the supervisor sees its socket close, and kills everything;
-- the supervisor is killed: its orphans come to us, and we kill them;
-- both are killed: `end_orphans` finds them at the next start, by what the record says and by their environment.
+- ralphtool is killed: the supervisor sees its socket close, and kills everything;
+- the supervisor is killed: ralphtool inherits its orphans, and kills them;
+- both are killed: `end_orphans` finds the processes at the next start, by the record and by their environment.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ EndReason = Literal["exit", "wall-clock", "silence", "stopped", "too-much", "no-
 
 SESSION = "RALPH_SESSION"
 _NOTE_EVERY = 1.0
-_SLACK = 2.0  # seconds beyond its grace after which the supervisor itself must be stuck
+_SLACK = 2.0  # seconds after the grace period, after which the supervisor itself must be stuck
 _ANSWER = 10.0  # seconds within which a supervisor accepts a command, even on a busy machine
-_NOT_STARTED = 127  # what a shell says
-# Imported, and not run as a script: Python keeps the bytecode of modules alone.
+_NOT_STARTED = 127  # as in a shell
+# Imported, not run as a script: Python caches the bytecode of modules only.
 _START = "import sys; sys.path.append(sys.argv.pop(1)); import supervisor; supervisor.main()"
 
 
 class ProcessResult(Struct, frozen=True, kw_only=True):
-    """How a program came to its end."""
+    """How a program ended."""
 
     exit_code: int  # negative: the signal that ended it
     why: EndReason
@@ -57,13 +57,13 @@ class ProcessResult(Struct, frozen=True, kw_only=True):
     seconds: float
 
 
-# --- who must be gone before anybody else begins ----------------------------------------------------
+# --- processes that must be gone before the next run ------------------------------------------------
 
 
 class _ProcessRecord:
     """The file of processes that `end_orphans` reads.
 
-    Nothing here is synced: what a power cut takes from the file, it has taken from the machine as well.
+    Nothing here is synced: after a power cut, the processes are gone too.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -78,7 +78,7 @@ class _ProcessRecord:
         if self._fd < 0 or pid in self._noted:
             return
         self._noted.add(pid)
-        with suppress(OSError):  # on a full disk, their environment has to do
+        with suppress(OSError):  # on a full disk, their environment must be enough
             files.write_fd(self._fd, f"{pid} {start or read_start_time(pid)}\n".encode())
 
     def note_descendants(self, pid: int) -> None:
@@ -86,8 +86,8 @@ class _ProcessRecord:
         now = time.monotonic()
         if self._fd < 0 or now < self._next:
             return
-        if self._next:  # most programs are gone before the first time
-            os.utime(self._fd)  # a sign of life, for whoever has to know later when we were killed
+        if self._next:  # most programs end before the first time
+            os.utime(self._fd)  # a sign of life: shows later when ralphtool was killed
             for each in supervisor.find_descendants(pid):
                 self.note(each)
         self._next = now + _NOTE_EVERY
@@ -99,10 +99,10 @@ class _ProcessRecord:
 
 
 def end_orphans(path: str, session_id: str, *beside: str) -> list[str]:
-    """Ends what a run that was killed together with its supervisor left behind; returns the names.
+    """Ends the processes that a run left when it was killed together with its supervisor; returns their names.
 
-    A process counts when its number and its start stand in one of the files, or when its environment names the session;
-    and all its descendants with it.
+    A process counts if its id and start time are in one of the files, or if its environment names the session; so do
+    all its descendants.
     """
     records = {one: _read_record(one) for one in (path, *beside)}
     noted = {pid: start for record in records.values() for pid, start in record.items()}
@@ -124,7 +124,7 @@ def end_orphans(path: str, session_id: str, *beside: str) -> list[str]:
 
 
 def _truncate(path: str) -> None:
-    """Without changing its time, which tells when the run was last at work."""
+    """Keeps the file's time, which shows when the run was last active."""
     fd = files.open_in_project(path, os.O_WRONLY)
     try:
         info = os.fstat(fd)
@@ -135,7 +135,7 @@ def _truncate(path: str) -> None:
 
 
 def _read_record(path: str) -> dict[int, str]:
-    """What the file says. Whatever is no line of ours is nobody: a power cut may have left anything there."""
+    """The processes in the file. Invalid lines are skipped: a power cut may have left anything there."""
     try:
         fd = files.open_in_project(path)
     except FileNotFoundError:
@@ -155,7 +155,7 @@ def _own_processes() -> set[int]:
 
 
 def _kill_until_none(find: Callable[[], dict[int, str]], patience: float) -> dict[int, str]:
-    """Kills all that can be found, again and again, for so many seconds; returns their names."""
+    """Kills all processes that `find` returns, repeatedly, for up to `patience` seconds; returns their names."""
     ended: dict[int, str] = {}
     until = time.monotonic() + patience
     while (found := find()) and time.monotonic() < until:
@@ -165,11 +165,11 @@ def _kill_until_none(find: Callable[[], dict[int, str]], patience: float) -> dic
     return ended
 
 
-# --- orphans of a supervisor that was killed ------------------------------------------------------------
+# --- orphans of a killed supervisor ---------------------------------------------------------------------
 
 
 class _Adoption:
-    """Orphans come to us while programs run; at other times we want nobody else's."""
+    """This process adopts orphans only while programs run, to get no unrelated ones."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -190,7 +190,7 @@ class _Adoption:
                 supervisor.adopt_orphans(self._before)
 
     def children(self) -> set[int]:
-        """Our children that have another session than we, and are no supervisors: orphans, or started by others."""
+        """Children in another process session that are not supervisors: orphans, or started by other code here."""
         if not supervisor.LINUX:
             return set()
         with self.lock:
@@ -210,7 +210,7 @@ def _session_of(pid: int) -> int | None:
 
 
 class _Orphans:
-    """Who came to us when a supervisor died: children that we did not have before it began."""
+    """The orphans of a dead supervisor: children that this process did not have before it began."""
 
     def __init__(self, supervisor_pid: int) -> None:
         self._supervisor_pid = supervisor_pid
@@ -242,7 +242,7 @@ class _Orphans:
 
 
 class _SupervisorLink:
-    """A supervisor that is up, and our end of its socket."""
+    """A running supervisor, and this end of its socket."""
 
     def __init__(self, session: str | None) -> None:
         self.line, theirs = socket.socketpair()
@@ -270,10 +270,10 @@ class _SupervisorLink:
             sent = socket.send_fds(self.line, [message], fds)
             self.line.sendall(message[sent:])
         except OSError:
-            self.process.kill()  # gone already, or stuck with half a message: whoever listens sees it end
+            self.process.kill()  # already gone, or stuck with half a message: the reader sees it end
 
     def close(self) -> None:
-        """Lets the supervisor kill whatever it runs, and go. If we are interrupted here, it does that all the same."""
+        """Makes the supervisor kill its program and exit. It does so even if this is interrupted."""
         self.line.close()
         try:
             self.process.wait(_SLACK)
@@ -283,11 +283,11 @@ class _SupervisorLink:
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.wait()  # from then on its orphans are ours
+        self.process.wait()  # from then on its orphans are children of this process
 
 
 def _extra_paths() -> list[str]:
-    """Where the supervisor finds psutil, if it needs that: isolated as it is, it does not look everywhere."""
+    """Where the supervisor finds psutil, if it needs it: it runs isolated, so it does not search everywhere."""
     if supervisor.LINUX:
         return []
     import psutil
@@ -354,7 +354,7 @@ class _RunningProgram:
         if kind == "failed":
             return self._build_result(_NOT_STARTED, "not-started", detail=": ".join(fields))
         if fields[1]:
-            self._link.close()  # it could not end everybody, and goes
+            self._link.close()  # it could not end every process, and exits
         return self._build_result(int(fields[0]), self._end_reason or "exit", tuple(fields[2:]), fields[1])
 
     def _ask(self) -> None:
@@ -371,13 +371,13 @@ class _RunningProgram:
             return "stopped"
         if 0 < self._limits.wall < now - self._began:
             return "wall-clock"
-        # Whoever reads what we yield may take his time: that is no silence, if more is waiting then.
+        # The caller may take long to process the output: that is not silence if more output is waiting.
         if self._output.quiet and 0 < self._limits.silence < now - self._output.heard:
             return "silence"
         return None
 
     def _end_without_supervisor(self) -> ProcessResult:
-        """The supervisor was killed, or does not answer: we do its work."""
+        """The supervisor was killed, or does not answer: this process does its work."""
         self._link.kill()
         left = self.end_orphans()
         left.pop(self._main, None)
@@ -394,7 +394,7 @@ class _RunningProgram:
 
 
 class Supervisor:
-    """Runs programs, one at a time, and leaves nothing of them behind.
+    """Runs programs, one at a time, and leaves no process behind.
 
     `record` is the path of the file for `end_orphans`: one for each supervisor.
     """
@@ -412,11 +412,11 @@ class Supervisor:
         self.close()
 
     def prepare(self, session: str) -> None:
-        """The process that runs programs comes up while we do other things: the first program need not wait for it."""
+        """Starts the supervisor process in advance, so that the first program need not wait for it."""
         self._ensure_link(session)
 
     def close(self) -> None:
-        """Ends the supervisor, and all that it runs, at once."""
+        """Ends the supervisor, and everything that it runs, at once."""
         link, self._link = self._link, None
         if link is not None:
             link.close()
@@ -440,14 +440,14 @@ class Supervisor:
         purpose: str = "agent",
         meanwhile: Callable[[], None] = lambda: None,
     ) -> Generator[bytes, None, ProcessResult]:
-        """Runs a program; yields its standard output as it comes, and returns how it ended.
+        """Runs a program; yields its standard output as it arrives, and returns how it ended.
 
-        With `complaints`, standard error is yielded too, as pieces of the type Complaint.
+        With `complaints`, standard error is yielded too, as pieces of the type StderrChunk.
 
-        `stdin` is the path of what it reads, `into` of its transcript; standard error goes to `<into>.err`. Of the
-        times 0 is no limit; `grace` is for ending itself when it is asked to. `limit` is in bytes. `writable` are
-        folders outside of its working directory that it may write to, where it is confined; programs of another
-        `purpose` don't share its caches there. `meanwhile` is called once, when the program is on its way.
+        `stdin` is the path of its input, `into` of its transcript; standard error goes to `<into>.err`. A time of 0
+        means no limit; in `grace` seconds it may end itself when asked to. `limit` is in bytes. `writable` are folders
+        outside its working directory that it may write to if it is confined; programs of another `purpose` don't share
+        its caches there. `meanwhile` is called once, when the program has been started.
         """
         if self._confine is not None:
             argv, cwd, env = self._confine(argv, cwd, env, writable, purpose)

@@ -1,7 +1,7 @@
-"""What is run and read for a proof, once an attempt claims to be complete: gates, replay, own tests.
+"""Collects the evidence for a proof, once an attempt claims to be complete: gates, replay, own tests.
 
-Nothing is decided here; `judging.proof` does that. The working tree shows other trees meanwhile: the work itself is
-kept by a ref first, so that a kill loses nothing.
+Nothing is decided here; `judging.proof` does that. Meanwhile the working tree contains other trees, so a ref keeps the
+work itself first: a kill loses nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MOST_LINES = 200  # of a diff in a question
 
 
 class Prover:
-    """Runs the gates, and what the changed files call for. `spec` is the path of the spec, which proves nothing."""
+    """Runs the gates, and the tests that the changed files require. `spec` is the spec's path, which proves nothing."""
 
     def __init__(
         self,
@@ -63,10 +63,10 @@ class Prover:
         self._assignment = assignment
         self._settings = settings
         self._spec = spec
-        self._is_elsewhere = False  # the tree shows something else than the work
+        self._is_elsewhere = False  # something other than the work is in place
 
     def prove(self, report: Report, *, is_whole: bool) -> Report:
-        """Adds what the gates say; of a story that is whole, all the evidence. The work is in its place afterwards."""
+        """Adds the gates' results and, for a complete story, all the evidence. The work is in place afterwards."""
         paths, assignment = self._read_paths(report), self._assignment
         if report.tree and assignment.gates:
             self._workspace.protect(report.tree, assignment.story, assignment.entry)
@@ -82,7 +82,7 @@ class Prover:
         return report
 
     def run_gates_ahead(self, report: Report) -> Report:
-        """Adds what the gates say, if all of them are green. Not where they need an environment of the work's own."""
+        """Adds the gates' results if all are green. Does nothing if the work needs an environment of its own."""
         made = self._workspace.find_ignored_changes()
         if has_manifest(report.paths) or any(map(_is_installed, made)):
             return report
@@ -99,7 +99,7 @@ class Prover:
         self._workspace.put_ignored_back()
         if report.tree and self._is_elsewhere:
             self._workspace.show_work(report.tree)
-        self._workspace.mark_dirty()  # gates leave files behind that are nobody's work
+        self._workspace.mark_dirty()  # gates leave files behind that are not part of the work
 
     def _read_paths(self, report: Report) -> ChangedPaths:
         changes = self._workspace.compare(report.tree) if report.tree else ()
@@ -133,9 +133,9 @@ class Prover:
     # --- the gates ------------------------------------------------------------------------------
 
     def _run_gates(self, paths: ChangedPaths, ahead: Sequence[GateResult]) -> tuple[list[GateResult], dict[str, Any]]:
-        """On what will be committed: files that git ignores and the attempt made don't take part.
+        """Runs them on what will be committed, without ignored files that the attempt created.
 
-        Where the gates are red without those, they are tried with them, so that an agent is not blamed for another
+        If the gates are red without those, they are tried with them, so that the agent is not blamed for the wrong
         reason; the evidence then says so.
         """
         commands = self._assignment.gates
@@ -162,7 +162,7 @@ class Prover:
         return results, facts
 
     def _make_anew(self, environments: Sequence[str]) -> bool:
-        """Makes what the attempt installed once more, from what will be committed; says whether that worked."""
+        """Installs the attempt's packages again, from what will be committed; returns whether that worked."""
         commands = self._settings.run.setup
         if not commands or not environments:
             return False
@@ -177,7 +177,7 @@ class Prover:
         before = self._series.before or gates.build_baseline("", ())
         return bool(gates.find_newly_red(results, before))
 
-    # --- what the files call for ----------------------------------------------------------------
+    # --- what the changed files require ---------------------------------------------------------
 
     def _gather(self, report: Report, paths: ChangedPaths, results: Sequence[GateResult]) -> ProofEvidence:
         after = tuple(map(self._to_run, results))
@@ -201,14 +201,14 @@ class Prover:
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
-        # A test under another name may look like one that is gone: that all are there is counted when it is judged.
+        # A renamed test may look like a deleted one; the judgement counts whether all tests are still there.
         is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
         diff = render_diff(paths.tests) if find_lost(evidence) else ""
         return structs.replace(evidence, own=own, is_same_by_reading=is_same, test_diff=diff)
 
     def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:
-        from ralphtool.judging.guard.diff import inspect_changes  # whose patterns nothing waits for before
+        from ralphtool.judging.guard.diff import inspect_changes  # late, so that nothing waits for its patterns
 
         if self._settings.run.guard != "off":
             for one in inspect_changes(paths.changes):
@@ -217,7 +217,7 @@ class Prover:
     def _replay(
         self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun], spared: Sequence[FileChange] = ()
     ) -> tuple[SuiteRun, ...] | None:
-        """The tests as they were, and what runs them, on the new source. What is `spared` stays as it is now."""
+        """Runs the old tests, with their old configuration, on the new source. `spared` files keep their new state."""
         has_linter = any(one.is_linter for one in after)
         mixed_lint = [one for one in paths.tests if has_linter and _has_other_lint(one)]
         lint = [*(paths.list_side(_LINT) if has_linter else []), *mixed_lint]
@@ -232,15 +232,15 @@ class Prover:
         return self._show_and_run("replay", tree, lambda path: path in wanted, contents, suites)
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
-        """Before a story is accused: a test that fails only now and then proves nothing against it.
+        """Before a story is accused: a flaky test proves nothing against it.
 
-        And a file that the source is built with may have had to follow the work: then a person has to look at it.
+        And a build file may have had to change with the work: then a person must look at it.
         """
         lost = find_lost(evidence)
         if not lost or evidence.replay is None:
             return evidence
         spared = paths.builds
-        # Where nothing else was changed, the gates have run on just that.
+        # If nothing else was changed, the gates have already run on exactly that.
         again = self._replay(tree, paths, evidence.after, spared) or self._pick(evidence.after, evidence.replay)
         merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
         retried = structs.replace(evidence, replay=merged or evidence.replay)
@@ -264,7 +264,7 @@ class Prover:
         return tuple(one for one in runs if one.command in wanted)
 
     def _run_own_tests(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...] | None:
-        """The new tests on the old source."""
+        """Runs the new tests on the old source."""
         counted = [one for one in after if one.is_counted]
         if not self._settings.proof.own_tests or not paths.own or not counted:
             return None
@@ -281,7 +281,7 @@ class Prover:
         suites: Sequence[SuiteRun],
     ) -> tuple[SuiteRun, ...]:
         self._is_elsewhere = True
-        # What the last run of the tests has written, where git ignores it, must not help this one.
+        # Ignored files that the last run of the tests wrote must not help this one.
         self._workspace.set_ignored_aside([one for one in self._workspace.clean_up() if not _is_installed(one)])
         self._workspace.show_mix(tree, is_old, contents)
         return tuple(map(self._to_run, self._series.run(kind, [one.command for one in suites])))
@@ -295,7 +295,7 @@ class Prover:
 
 
 def render_diff(changes: Sequence[FileChange]) -> str:
-    """What was asked before and what is asked now, for a person; cut where it gets long."""
+    """The diff of changed tests, for a person; cut if it gets long."""
     lines = [line for one in changes for line in _diff_lines(one)]
     more = [f"… and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
     return "\n".join(map(printable, [*lines[:_MOST_LINES], *more]))
@@ -307,7 +307,7 @@ def _diff_lines(change: FileChange) -> list[str]:
 
 
 def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
-    """Two runs of the same: what passed once passes."""
+    """Merges two runs of the same suite: a test that passed once counts as passed."""
     better = max(one, other, key=lambda run: (run.ok, run.count_passed or 0))
     if one.passed is None or other.passed is None or one.failed is None or other.failed is None:
         return better
@@ -335,7 +335,7 @@ def _join(paths: Sequence[str]) -> str:
 
 
 def _find_empty_tests(change: FileChange) -> set[str]:
-    from ralphtool.judging.guard.diff import find_empty_tests  # likewise
+    from ralphtool.judging.guard.diff import find_empty_tests  # late, as above
 
     return find_empty_tests(change.path, change.new or b"") if find_role(change.path) == "test" else set()
 
@@ -353,7 +353,7 @@ def _restore_config(change: FileChange, *, with_lint: bool) -> bytes:
 
 
 def _has_other_lint(change: FileChange) -> bool:
-    """Whether it is a file of many things, in which what configures linters was changed."""
+    """Whether it is a mixed configuration file in which linter settings were changed."""
     if not _is_mixed_change(change):
         return False
     return _restore_config(change, with_lint=True) != _restore_config(change, with_lint=False)
@@ -373,7 +373,7 @@ def to_run(result: GateResult) -> SuiteRun:
 
 
 def _list_failed(result: GateResult) -> frozenset[str] | None:
-    """By the names that its report has, and by those in its output: they need not be the same."""
+    """The names in its report and those in its output, which need not be the same."""
     named = result.tests.failed if result.tests else None
     if named is None and result.failed is None:
         return None if not result.ok else frozenset()
@@ -381,7 +381,7 @@ def _list_failed(result: GateResult) -> frozenset[str] | None:
 
 
 def list_before(baseline: Baseline, commands: Iterable[str]) -> Iterable[SuiteRun]:
-    """The gates at the checkpoint, as far as a baseline says."""
+    """The gates at the checkpoint, as far as the baseline has them."""
     for command in commands:
         tests, red = baseline.tests.get(command), baseline.red.get(command, [])
         yield SuiteRun(

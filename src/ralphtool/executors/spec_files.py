@@ -1,4 +1,4 @@
-"""The files of a spec: what they were when an iteration began, and whether an agent only ticked its tasks in them."""
+"""The files of a spec: reads and restores them, and checks whether an agent only ticked its tasks in them."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def read_files(spec: Spec) -> dict[str, bytes]:
-    """All that the spec says; the file for notes beside it says nothing about what is to be done."""
+    """The files of the spec, without its notes file, which does not define any work."""
     notes = f"{spec.change}-learnings.md"
     return {name: data for name, data in _read_files_below(spec.path).items() if os.path.basename(name) != notes}
 
 
 def _read_files_below(path: str) -> dict[str, bytes]:
-    """The files at or below a path, by their names relative to it."""
+    """The files at or below a path, by relative path."""
     if not os.path.isdir(path):
         return {os.path.basename(path): files.read(path)} if os.path.exists(path) else {}
     found = {}
@@ -36,7 +36,7 @@ def _read_files_below(path: str) -> dict[str, bytes]:
 
 
 def write_files(path: str, contents: Mapping[str, bytes]) -> None:
-    """Writes the files of a spec, as `read_files` returned them, to where the spec is."""
+    """Writes the files of a spec, as `read_files` returned them, to the spec's place."""
     in_folder = os.path.isdir(path) or list(contents) != [os.path.basename(path)]
     for name, data in contents.items():
         place = os.path.join(path, name) if in_folder else path
@@ -46,7 +46,7 @@ def write_files(path: str, contents: Mapping[str, bytes]) -> None:
 
 
 def has_only_ticks(root: str, before: Mapping[str, bytes], now: Spec, ticked: Sequence[str]) -> bool:
-    """Whether the spec is what its adapter makes of these ticks: a format need not have boxes."""
+    """Whether the spec is what its adapter writes for these ticks: a format need not have boxes."""
     with TemporaryDirectory(prefix="ralph-") as folder:
         write_files(os.path.join(folder, os.path.relpath(now.path, root)), before)
         try:

@@ -1,4 +1,4 @@
-"""The spec as it was when an iteration began, and what an agent did to it."""
+"""The spec as it was when an iteration began, and an agent's changes to it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SpecSnapshot(Struct, frozen=True):
     ticked: frozenset[str]
 
     def restore(self) -> None:
-        """Without git nothing else can take it back."""
+        """Without git, nothing else can revert it."""
         spec_files.write_files(self.path, self.files)
 
 
@@ -53,7 +53,7 @@ class SpecWatch(Struct, frozen=True):
         return SpecSnapshot(spec.path, spec_files.read_files(spec), stories, _list_ticked(stories, story_id))
 
     def compare(self, before: SpecSnapshot, story_id: str) -> tuple[frozenset[str], list[GuardFinding]]:
-        """What is ticked now, and what else was changed."""
+        """The tasks that are ticked now, and findings for any other change."""
         from ralphtool.judging.guard.spec import inspect_spec
 
         try:

@@ -1,17 +1,17 @@
-"""The supervisor: a small program that runs another one, and leaves nothing of it behind.
+"""The supervisor: a small program that runs another one, and leaves none of its processes behind.
 
-`process` starts it with Python's own modules alone, so that it is up quickly; and imports it, for what both need.
-Orphans below the supervisor come to it, whatever sessions they made: the system calls that a subreaper. So "no
-children" means that no process is left. Where there are no subreapers (macOS), a mark in the environment of the
-programs takes their place.
+`process` starts it with only the standard library, so that it starts quickly, and also imports it, for code that both
+need. The supervisor adopts all orphans below it, whatever sessions they created: it is a subreaper. So "no children"
+means that no process is left. On systems without subreapers (macOS), a mark in the environment of the programs is used
+instead.
 
-They talk over a socket. Each message is a length and fields with a zero byte between them, which no argument,
-folder or variable can contain:
+The two communicate over a socket. Each message is a length and fields with a zero byte between them, which no
+argument, folder or variable can contain:
 
     start, cwd, number of arguments, arguments…, variables…   and three files      ->
                                                   <-  started, pid    or  failed, why
     end, seconds of grace                                                          ->
-                                                  <-  ended, exit code, what went wrong, names of who was left…
+                                                  <-  ended, exit code, what went wrong, names of processes left…
 
 When the other end of the socket closes, its process is dead: everything is killed at once.
 """
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
 LINUX = sys.platform == "linux"
-_TERM_GRACE = 0.5  # seconds that those who were left behind have to end in peace
-_SETTLE = 0.05  # seconds in which what dies together with the program may do so, before it counts as left behind
-_PATIENCE = 5.0  # seconds after which we give up on what can't be killed: another user's, or stuck in the system
+_TERM_GRACE = 0.5  # seconds for processes that were left behind to end cleanly
+_SETTLE = 0.05  # seconds for processes that die together with the program, before they count as left behind
+_PATIENCE = 5.0  # seconds before giving up on processes that can't be killed: another user's, or stuck in the kernel
 _ROUNDS = 50
 _MOST_NAMES = 1000
 _MARK = "RALPH_SUPERVISOR"
@@ -51,7 +51,7 @@ def pack(*fields: bytes) -> bytes:
 
 
 def build_request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> bytes:
-    """Asks for the start of a program; ValueError for what no program can be given."""
+    """The request to start a program; ValueError for values that no program can get."""
     texts = [cwd, *argv, *env, *env.values()]
     if not argv or not argv[0] or any("\0" in text for text in texts):
         raise ValueError("a program, its folder or its environment is empty or has a zero byte in it")
@@ -63,7 +63,7 @@ def build_request(argv: Sequence[str], cwd: str, env: Mapping[str, str]) -> byte
 
 
 def receive(line: socket.socket) -> tuple[list[bytes], list[int]] | None:
-    """The next message, and the files that came with it; None when nobody is there any more."""
+    """The next message, and the files that came with it; None if the other end is closed."""
     try:
         head, fds, _, _ = socket.recv_fds(line, 4, 3, getattr(socket, "MSG_CMSG_CLOEXEC", 0))
         for fd in fds:
@@ -71,7 +71,7 @@ def receive(line: socket.socket) -> tuple[list[bytes], list[int]] | None:
         head += _receive_exactly(line, 4 - len(head))
         return _receive_exactly(line, int.from_bytes(head, "big")).split(b"\0"), fds
     except OSError:
-        return None  # the other side was killed, in the middle of a message perhaps
+        return None  # the other side was killed, perhaps in the middle of a message
 
 
 def _receive_exactly(line: socket.socket, size: int) -> bytes:
@@ -84,11 +84,11 @@ def _receive_exactly(line: socket.socket, size: int) -> bytes:
     return bytes(data)
 
 
-# --- who is there -----------------------------------------------------------------------------------
+# --- finding processes ------------------------------------------------------------------------------
 
 
 def adopt_orphans(yes: bool) -> bool:
-    """Whether orphans below this process come to it, from now on; tells whether that was so before."""
+    """Sets whether this process adopts the orphans below it; returns the previous setting."""
     if not LINUX:
         return False
     before = _prctl(_PR_GET_CHILD_SUBREAPER)
@@ -114,7 +114,7 @@ def _prctl(option: int, value: bool = False) -> bool:
 
 
 def find_descendants(root: int) -> dict[int, str]:
-    """The number and the name of every process below one; those that are dead already don't count."""
+    """The ids and names of all living processes below one."""
     if not LINUX:
         return _descendants_without_proc(root)
     children = children_of if os.path.exists("/proc/thread-self/children") else _all_children().get
@@ -135,12 +135,12 @@ def children_of(pid: int) -> list[int]:
         for thread in os.listdir(f"/proc/{pid}/task"):
             found += map(int, _read_file(f"/proc/{pid}/task/{thread}/children").split())
     except (FileNotFoundError, ProcessLookupError):
-        pass  # it ended meanwhile: its children are somebody else's, and found there the next time
+        pass  # it ended meanwhile: its children have another parent, and are found there next time
     return found
 
 
 def _all_children() -> dict[int, list[int]]:
-    """For systems that don't list a process's children: everybody's."""
+    """For systems that don't list a process's children: the children of all processes."""
     found: dict[int, list[int]] = {}
     for pid in list_pids():
         if fields := _read_stat(pid):
@@ -169,11 +169,11 @@ def _parent_without_proc(pid: int) -> int:
 
 
 def name_of(pid: int) -> str | None:
-    """What the system calls it (never its arguments: they may hold secrets); None when it is dead."""
+    """The process's name (never its arguments: they may contain secrets); None if it is dead."""
     if not LINUX:
         return _name_without_proc(pid)
     fields = _read_stat(pid)
-    # One whose first thread has ended looks dead too, but for its number of threads.
+    # A process whose first thread has ended looks dead too, except for its number of threads.
     return None if fields is None or (fields[0] in "ZX" and int(fields[17]) <= 1) else fields[-1]
 
 
@@ -188,7 +188,7 @@ def _name_without_proc(pid: int) -> str | None:
 
 
 def _read_stat(pid: int) -> list[str] | None:
-    """State, parent, and so on; the name comes last."""
+    """State, parent, and so on; the name is last."""
     try:
         front, _, rest = _read_file(f"/proc/{pid}/stat").decode(errors="replace").rpartition(")")
     except (FileNotFoundError, ProcessLookupError):
@@ -203,7 +203,7 @@ def _read_file(path: str) -> bytes:
 
 
 def find_marked(variable: str, value: str) -> list[int]:
-    """Our user's processes that have this in their environment."""
+    """The processes of the same user that have this in their environment."""
     if not LINUX:
         return _find_marked_without_proc(variable, value)
     mark = f"{variable}={value}".encode()
@@ -227,7 +227,7 @@ def _find_marked_without_proc(variable: str, value: str) -> list[int]:
             if process.uids().effective == os.geteuid() and process.environ().get(variable) == value:
                 found.append(process.pid)
         except (psutil.Error, OSError):
-            continue  # gone, or the system tells us nothing about it
+            continue  # gone, or the system gives no information about it
     return found
 
 
@@ -249,8 +249,8 @@ def _descendants_without_proc(root: int) -> dict[int, str]:
 
 
 def kill_all(find: Callable[[], Collection[int]]) -> None:
-    """Kills all that `find` finds. They are stopped first: what is stopped starts nobody new, and keeps its place
-    in the number of processes that a user may have."""
+    """Kills all processes that `find` returns. They are stopped first: a stopped process starts no new one, and still
+    counts towards the user's process limit."""
     stopped: set[int] = set()
     for _ in range(_ROUNDS):
         new = set(find()) - stopped
@@ -267,19 +267,19 @@ def send(pid: int, number: int) -> None:
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        pass  # gone, or another user's: whoever looks again will see
+        pass  # gone, or another user's: the next look shows which
 
 
 # --- the program itself -----------------------------------------------------------------------------
 
 
 def spawn(argv: list[bytes], cwd: bytes, env: Mapping[bytes, bytes], fds: Sequence[int]) -> int:
-    """Starts a program in a session of its own, with three files and nothing else of ours."""
+    """Starts a program in a new process session, with three files and nothing else inherited."""
     try:
         os.chdir(cwd)
         return _spawn_first(argv, env, [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(fds)])
     finally:
-        os.chdir("/")  # we shall keep nobody from removing that folder
+        os.chdir("/")  # so that the folder can be removed
         for fd in fds:
             os.close(fd)
 
@@ -302,11 +302,11 @@ def _find_programs(program: bytes, env: Mapping[bytes, bytes]) -> list[bytes]:
         return [program]
     folders = env.get(b"PATH", os.fsencode(os.defpath)).split(b":")
     paths = [os.path.join(folder or b".", program) for folder in folders]
-    return [path for path in paths if os.path.exists(path)]  # a try that fails costs a process
+    return [path for path in paths if os.path.exists(path)]  # a failed try costs a process
 
 
 class SupervisorProcess:
-    """Runs one program after the other, as it is told, and ends each of them with all its descendants."""
+    """Runs one program after another, as requested, and ends each with all its descendants."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
@@ -314,7 +314,7 @@ class SupervisorProcess:
         os.set_blocking(self._woken, False)
         os.set_blocking(bell, False)
         signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # without one of ours, the bell would not ring
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler, nothing is written to the wakeup pipe
         self._poll = select.poll()
         self._poll.register(line, select.POLLIN)
         self._poll.register(self._woken, select.POLLIN)
@@ -322,12 +322,12 @@ class SupervisorProcess:
     def serve(self) -> None:
         while message := receive(self._line):
             fields, fds = message
-            # An `end` that crossed our report is meant for nobody.
+            # An `end` that crossed the report of an end has no effect.
             if fields[0] == b"start" and not self._run(fields[1:], fds):
-                return  # what can't be killed shall not be in the next program's way
+                return  # processes that can't be killed must not disturb the next program
 
     def _run(self, fields: list[bytes], fds: list[int]) -> bool:
-        """Runs a program to its end; tells whether nobody is left."""
+        """Runs a program to its end; returns whether no process is left."""
         count = int(fields[1])
         argv, variables = fields[2 : 2 + count], fields[2 + count :]
         env = dict(variable.split(b"=", 1) for variable in variables)
@@ -358,10 +358,10 @@ class SupervisorProcess:
         try:
             self._line.sendall(pack(kind, *(os.fsencode(field).replace(b"\0", b"") for field in fields)))
         except OSError:
-            pass  # nobody is there any more: `serve` sees that too
+            pass  # the other end is closed: `serve` sees that too
 
     def _wait_for_event(self, seconds: float | None) -> None:
-        """Waits for a message, for somebody's end, or for the time to pass."""
+        """Waits for a message, for the end of a process, or for the timeout."""
         for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             if fd == self._woken:
                 os.read(fd, 4096)
@@ -394,7 +394,7 @@ class SupervisorProcess:
         return self._childless and (LINUX or not self._find_descendants())
 
     def _end(self) -> list[str]:
-        """Ends whatever is there: asks, waits, asks everybody, waits, kills. Names those that the program left."""
+        """Ends all processes: asks the program, waits, asks the rest, waits, kills. Returns the names of those left."""
         if self._code is None and self._grace:
             _terminate(-self._main)
             self._wait(self._grace, lambda: self._code is not None)
@@ -427,14 +427,14 @@ class SupervisorProcess:
 
 def _terminate(pid: int) -> None:
     send(pid, signal.SIGTERM)
-    send(pid, signal.SIGCONT)  # what is stopped does not hear us
+    send(pid, signal.SIGCONT)  # a stopped process does not handle signals
 
 
 def main() -> None:
     line = socket.socket(fileno=int(sys.argv[1]))
     line.set_inheritable(False)
-    sys.path += sys.argv[2:]  # where psutil is, if we need that
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # whoever started us may have blocked what wakes us
+    sys.path += sys.argv[2:]  # where psutil is, if needed
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # the parent may have blocked the signals that wake this process
     for number in _IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     adopt_orphans(True)

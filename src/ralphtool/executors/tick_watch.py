@@ -1,4 +1,4 @@
-"""Notices the ticks of an agent while it works: those in the spec of its workspace, and those in the session."""
+"""Detects an agent's ticks while it works: those in the spec of its workspace, and those in the session."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 _Version = tuple[int, int, int, int]  # mode, inode, time and size of a file
 _BETWEEN = 0.5  # seconds between two looks
-_LARGEST = 4 << 20  # bytes of a file: nobody waits for the reading of more than a spec has
+_LARGEST = 4 << 20  # bytes of a file: reading more than the size of a spec would take too long
 
 
 class TickWatch:
-    """Watches the files that hold the ticks. Nothing is read before one of them has changed."""
+    """Watches the files that contain the ticks. Nothing is read until one of them has changed."""
 
     def __init__(
         self,
@@ -35,12 +35,12 @@ class TickWatch:
         self._versions = self._read_versions()
 
     def look_and_ask(self, stop: Callable[[], bool]) -> bool:
-        """Looks whenever somebody asks whether the agent has to be stopped."""
+        """Looks whenever the caller checks whether the agent must be stopped."""
         self.look()
         return stop()
 
     def look(self, *, at_once: bool = False) -> None:
-        """Cheap enough to be called all the time."""
+        """Cheap enough to call all the time."""
         now = time.monotonic()
         if now - self._last_look < _BETWEEN and not at_once:
             return
@@ -52,7 +52,7 @@ class TickWatch:
         try:
             ticked = self._read() if _are_readable(versions) else self._known
         except (RalphError, OSError):
-            return  # the agent is writing it, or has broken it: the verdict tells
+            return  # the agent is writing it, or has broken it: the verdict shows which
         if ticked != self._known:
             self._known = ticked
             self._tell(ticked)

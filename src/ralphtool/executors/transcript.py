@@ -1,4 +1,4 @@
-"""What a program says: out of its pipes, redacted, into files, without memory growing."""
+"""Copies a program's output from its pipes to files, redacted, in bounded memory."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 REDACTED = b"[redacted]"
 _CHUNK = 1 << 20
 _LEAST_ROOM = 1 << 17  # bytes
-_TICK = 0.1  # seconds between two looks at the clocks
+_TICK = 0.1  # seconds between two checks of the time limits
 _SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", None)
 
 
 class Redactor:
-    """Replaces secrets in a stream, however it is cut into pieces."""
+    """Replaces secrets in a stream, however it is split into pieces."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        # Of two that begin alike, the longer one counts.
+        # Of two that begin the same, the longer one counts.
         found = {secret.encode("utf-8", "surrogateescape") for secret in secrets if secret}
         self._secrets = sorted(found, key=len, reverse=True)
         self._any = re.compile(b"|".join(map(re.escape, self._secrets)))
         self._held = b""
 
     def feed(self, data: bytes) -> bytes:
-        """What can be told of the stream by now; the beginning of a secret, perhaps, is held back."""
+        """The part of the stream that is certain by now; a possible beginning of a secret is held back."""
         if not self._secrets:
             return data
         data = self._held + data
@@ -56,11 +56,11 @@ class Redactor:
         return self._any.sub(REDACTED, held) if self._secrets else b""
 
     def _matches(self, data: bytes) -> Iterator[re.Match[bytes]]:
-        # Looking for each of them alone is many times quicker than for any, and mostly there are none.
+        # Searching for each one separately is many times faster than for any, and usually there are none.
         return self._any.finditer(data) if any(secret in data for secret in self._secrets) else iter(())
 
     def _unfinished(self, data: bytes, start: int) -> int:
-        """Where the first secret begins that is still to be completed."""
+        """Where the first incomplete secret begins."""
         first = len(data)
         for secret in self._secrets:
             at = data.find(secret[:1], max(start, len(data) - len(secret) + 1))
@@ -76,7 +76,7 @@ class StderrChunk(bytes):
 
 
 class _Stream:
-    """One of a program's two outputs: out of a pipe, redacted, into a file."""
+    """One of a program's two outputs: from a pipe, redacted, to a file."""
 
     def __init__(self, stack: ExitStack, path: str, secrets: Sequence[str]) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -86,12 +86,12 @@ class _Stream:
         self.theirs = stack.enter_context(io.FileIO(theirs, "wb"))
         os.set_blocking(ours, False)
         if _SETPIPE_SZ is not None:
-            with suppress(PermissionError):  # a user may have only so much
+            with suppress(PermissionError):  # a user's pipe memory is limited
                 fcntl.fcntl(ours, _SETPIPE_SZ, _CHUNK)
         self._redactor = Redactor(secrets)
 
     def read(self) -> bytes | None:
-        """What is there; nothing at the end, None when there is nothing yet."""
+        """The available data; empty at the end, None if there is nothing yet."""
         return self.pipe.read(_CHUNK)
 
     def write(self, data: bytes) -> bytes:
@@ -122,7 +122,7 @@ class ProgramOutput:
             self._poll.register(fd, select.POLLIN)
         self.trouble: Literal["too-much", "no-room"] | None = None
         self.heard = time.monotonic()
-        self.quiet = True  # nothing had come when we last looked
+        self.quiet = True  # nothing had arrived at the last look
 
     def theirs(self) -> list[io.FileIO]:
         return [self._out.theirs, self._err.theirs]
@@ -132,7 +132,7 @@ class ProgramOutput:
         self._poll.register(line, select.POLLIN)
 
     def turn(self) -> Generator[bytes, None, bool]:
-        """Waits a little, and reads what has come; returns whether the supervisor has sent something."""
+        """Waits a little, and reads what has arrived; returns whether the supervisor has sent something."""
         spoke = False
         self.quiet = True
         for fd, _ in self._poll.poll(_TICK * 1000):
@@ -142,7 +142,7 @@ class ProgramOutput:
         return spoke
 
     def rest(self) -> Generator[bytes, None, None]:
-        """What is still in the pipes. Nobody who could fill them is left; if a stranger can, we don't wait for him."""
+        """What is still in the pipes. The program's processes are gone; any other writer is not waited for."""
         for stream in list(self._open.values()):
             for _ in range(4):
                 if data := self._take(stream):
@@ -158,7 +158,7 @@ class ProgramOutput:
         return StderrChunk(told) if self._yields_stderr else b""
 
     def _take(self, stream: _Stream) -> bytes:
-        """Reads and keeps a piece; returns what a reader shall see of it."""
+        """Reads and keeps a piece; returns the part that the reader gets."""
         if stream.pipe.fileno() not in self._open or (data := stream.read()) is None:
             return b""
         self.heard, self.quiet = time.monotonic(), False
@@ -199,7 +199,7 @@ def is_disk_full(error: OSError) -> bool:
 
 
 def find_full_disk(places: Iterable[str]) -> str:
-    """The first of some folders whose disk has no room for a small file; empty if all have."""
+    """The first folder whose disk has no room for a small file; empty if all have room."""
     return next((place for place in places if _is_full(place)), "")
 
 
@@ -207,6 +207,6 @@ def _is_full(place: str) -> bool:
     try:
         disk = os.statvfs(place)
     except OSError:
-        return False  # it is gone, which is another trouble
-    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail  # a part of it is for root alone
+        return False  # it is gone, which is a different problem
+    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail  # part of it is reserved for root
     return free * disk.f_frsize < _LEAST_ROOM or (disk.f_files > 0 and disk.f_ffree == 0)

@@ -1,4 +1,4 @@
-"""When an agent has to be stopped early, and the reason that is recorded."""
+"""When an agent must be stopped early, and the reason that is recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ralphtool.executors import Report
     from ralphtool.executors.meter import Meter
 
-_EXIT_GRACE = 30.0  # seconds between an agent's last word and its end
+_EXIT_GRACE = 30.0  # seconds between an agent's last message and its end
 
 
 class Watchdog:
@@ -25,7 +25,7 @@ class Watchdog:
         self._meter = meter
         self._stop = stop
         self._over_since: float | None = None
-        self._stuck: Failure | None = None  # what it could not get over, when we had enough of that
+        self._stuck: Failure | None = None  # the failure that it could not recover from within its patience
 
     def must_end(self) -> bool:
         if self._stop():
@@ -35,7 +35,7 @@ class Watchdog:
         return self._stuck is not None or self._is_lingering()
 
     def _is_lingering(self) -> bool:
-        """A program that has said its last word may still be there: with a server that it started, perhaps."""
+        """A program may still run after its last message, perhaps because of a server that it started."""
         if not self._reader.is_over:
             self._over_since = None
             return False
@@ -43,7 +43,7 @@ class Watchdog:
         return time.monotonic() - self._over_since > _EXIT_GRACE
 
     def explain(self, report: Report) -> Report:
-        """What it says while it is ended does not change why it was."""
+        """The agent's output while it is being ended does not change the reason."""
         if self._stuck and report.ending == "stopped":
             return structs.replace(report, ending="retrying", failure=self._stuck)
         is_over = self._reader.is_over and report.ending in ("stopped", "silence")

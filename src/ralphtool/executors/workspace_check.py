@@ -1,7 +1,7 @@
-"""Whether gates can be believed in a workspace, found out before the first story: by running them.
+"""Checks whether gates can be trusted in a workspace, by running them before the first story.
 
-A worktree in which the gates import the code of another folder would prove the wrong files. So the gates have to show
-there what they show with the same files in the user's own tree, and they have to notice code that is broken there.
+A worktree in which the gates import the code of another folder would prove the wrong files. So the gates must give the
+same results there as with the same files in the user's own tree, and they must detect code that is broken there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_FILES = 5000
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What a look at the gates came to: what is wrong with the workspace, if anything, and how the gates stand."""
+    """The result of a check: the trouble with the workspace, if any, and the results of the gates."""
 
     trouble: Trouble | None = None
     baseline: Baseline | None = None
@@ -43,13 +43,13 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 def check_workspace(
     workspace: Worktree, inside: GateSeries, outside: GateSeries, commands: Sequence[str], suggest: Suggest
 ) -> CheckResult:
-    """`inside` runs gates in the workspace, `outside` in the user's own tree. `suggest` names the setting that helps
-    against what an output says."""
+    """`inside` runs gates in the workspace, `outside` in the user's own tree. `suggest` returns the setting that may
+    fix the failure in an output."""
     return _WorkspaceCheck(workspace, inside, outside, suggest).run(commands)
 
 
 class _WorkspaceCheck:
-    """One look at the gates of a workspace."""
+    """One check of the gates of a workspace."""
 
     def __init__(self, workspace: Worktree, inside: GateSeries, outside: GateSeries, suggest: Suggest) -> None:
         self._workspace = workspace
@@ -80,7 +80,7 @@ class _WorkspaceCheck:
     # --- the same as in the user's tree -----------------------------------------------------------
 
     def _compare(self, before: Sequence[GateResult]) -> Trouble | None:
-        """Red gates are no trouble if they are as red in the user's own tree."""
+        """Red gates are not trouble if they are just as red in the user's own tree."""
         for one in before:
             if one.ok and (one.tests is None or _count_passed(one)):
                 continue
@@ -90,7 +90,7 @@ class _WorkspaceCheck:
         return None
 
     def _compare_same_files(self, one: GateResult, other: GateResult) -> Trouble | None:
-        """The user's tree may have more than the last checkpoint: with the same files, the gate may show the same."""
+        """The user's tree may have more than the last checkpoint: with the same files, the results may be the same."""
         theirs = self._workspace.commit_user_files()
         if theirs:
             self._workspace.begin(theirs)
@@ -103,10 +103,10 @@ class _WorkspaceCheck:
         trouble = describe_difference(one, other)
         return structs.replace(trouble, help=self._suggest(read_output(one)))
 
-    # --- what broken code does ----------------------------------------------------------------------
+    # --- the effect of broken code ------------------------------------------------------------------
 
     def _find_blind(self, before: Sequence[GateResult]) -> Trouble | None:
-        """Breaks every source file, and looks which gates stay green."""
+        """Breaks every source file, and checks which gates stay green."""
         green = [one for one in before if one.ok]
         sources = _list_sources(self._workspace, [one.command for one in before])
         if not green or not sources:
@@ -120,14 +120,14 @@ class _WorkspaceCheck:
         return self._judge_blind(green, self._blind)
 
     def _judge_blind(self, green: Sequence[GateResult], blind: frozenset[str]) -> Trouble | None:
-        """A gate that reads no code does no harm beside one that does; but tests have to be among those that do."""
+        """A gate that reads no code does no harm next to one that does; but the tests must be among those that do."""
         tests = [one.command for one in green if _count_passed(one)]
         asked = tests or [one.command for one in green]
         if not all(command in blind for command in asked):
             return None
         what = f"`{asked[0]}` stays green there when the code is broken"
         if not tests and self._workspace.shown_root == self._outside.root:
-            # At the project's own path a command sees what it would see in the user's folder: no other place is better.
+            # At the project's own path a command sees the same as in the user's folder: no other place is better.
             self._notices.append(f"{what}: it proves nothing; name a command that runs your code under [verify]")
             return None
         return Trouble(what=what, help="make the tests use the code in the folder where they are started")
@@ -142,7 +142,7 @@ def _count_passed(result: GateResult) -> int:
 
 
 def _list_sources(workspace: Worktree, commands: Sequence[str]) -> list[str]:
-    """But for the files that a gate names itself: a script that is broken fails, whichever code it would have run."""
+    """Without the files that a gate names itself: a broken script fails, whichever code it would have run."""
     named = {os.path.normpath(word.strip("'\"")) for command in commands for word in command.split()}
     paths = [path for path in workspace.list_files()[:_MOST_FILES] if find_language(path) and path not in named]
     return [path for path in paths if find_role(path) == "source" and _is_plain(os.path.join(workspace.root, path))]
@@ -151,7 +151,7 @@ def _list_sources(workspace: Worktree, commands: Sequence[str]) -> list[str]:
 def break_file(path: str) -> None:
     with open(path, "wb") as file:
         file.write(_BROKEN)
-    # Some programs know by whole seconds whether a file was changed, and the gates may have run in this one.
+    # Some programs detect changes by whole seconds, and the gates may have run within the current one.
     moment = int(time.time()) + 2
     os.utime(path, (moment, moment))
 

@@ -1,6 +1,6 @@
-"""The history of a project: what every iteration came to, what was learnt, and the questions that it answers.
+"""The history of a project: the result of every iteration, the learnings, and the queries on them.
 
-`records.py` says what it is made of, `store.py` how it is kept: any number of processes may use it at once.
+`records.py` defines its records, `store.py` stores them: any number of processes may use it at once.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _MOST = 1 << 62
 
 
 class EntryObservation(Struct, frozen=True):
-    """An observation, and the entry that it stands in."""
+    """An observation, and the entry that contains it."""
 
     entry: Entry
     observation: Observation
 
 
 class KnowledgeUpdate(Struct, frozen=True):
-    """What there is to know, or what has come and gone since a mark."""
+    """All knowledge, or the changes since a mark."""
 
-    mark: str  # to ask again from here
-    is_whole: bool  # whether this is all that there is, and not only what has changed
+    mark: str  # for the next query
+    is_whole: bool  # whether this is everything, not only the changes
     learnings: list[Learning]  # the valid ones
     patterns: list[Pattern]
-    gone: list[str]  # ids of learnings that hold no longer
+    gone: list[str]  # ids of learnings that are no longer valid
 
 
 class _Mark(Struct, frozen=True):
-    """How much of which document and journal somebody has seen."""
+    """How much of which document and journal a caller has seen."""
 
     identity: tuple[int, ...] | None
     head: str
@@ -86,14 +86,14 @@ class AttemptCounts(Struct, frozen=True):
 
 
 class History(Store):
-    """The history of the project in a folder. Every answer is of the moment in which it was asked for."""
+    """The history of the project in a folder. Every query reads the current state."""
 
     _migrated = False
     _migrating = False
 
     @classmethod
     def open_read_only(cls, root: str) -> History:
-        """For whoever only looks: a progress.txt that waits to be taken over goes on waiting."""
+        """For reading only: a progress.txt is not migrated."""
         found = cls(root)
         found._migrated = True
         return found
@@ -104,10 +104,10 @@ class History(Store):
                 self.migrate()
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                    raise  # else it is a project that we may only read: its history is read as it is
+                    raise  # otherwise the project is read-only: its history is read as it is
 
     def migrate(self, *, dry_run: bool = False) -> Migration | None:
-        """Takes over a progress.txt, if there is one to take over; tells what it holds."""
+        """Migrates a progress.txt, if there is one; returns its contents."""
         self._migrating = True
         try:
             found = migrate.plan(self) if dry_run else migrate.run(self)
@@ -119,10 +119,10 @@ class History(Store):
     # --- adding ---------------------------------------------------------------------------------
 
     def append(self, entry: Entry, learnings: Iterable[Learning] = (), shown: Iterable[str] = ()) -> Batch:
-        """Adds an entry, and what was learnt with it, at once. Tells what was new, with the ids that it got.
+        """Adds an entry and its learnings at once. Returns what was new, with its final ids.
 
-        The entry has to follow the last one of its PRD. One that is there already is not added again.
-        `shown` are the ids of learnings that were in its prompt: each is counted once more.
+        The entry must follow the last one of its PRD. One that already exists is not added again.
+        `shown` are the ids of learnings that were in its prompt: the count of each is increased.
         """
         learnings, wanted = tuple(learnings), Counter(shown)
 
@@ -132,19 +132,19 @@ class History(Store):
         return self.write(make)
 
     def append_next(self, prd_id: str, make: Callable[[int], Entry]) -> Entry:
-        """Adds the entry that is made for the next iteration of a PRD, whoever else is adding."""
+        """Adds an entry for the next iteration of a PRD, safely even if other processes are adding entries."""
         batch = self.write(lambda state: Batch(entries=(make(state.catalog.last_iteration(prd_id) + 1),)))
         return batch.entries[0]
 
     def add(self, learnings: Iterable[Learning] = (), patterns: Iterable[Pattern] = ()) -> Batch:
-        """Adds what was learnt outside of an iteration, numbered here.
+        """Adds learnings and patterns from outside an iteration, and numbers them.
 
-        What stands there word for word already is left out. Tells what was new.
+        Those whose exact text already exists are left out. Returns what was new.
         """
         learnings, patterns = tuple(learnings), tuple(patterns)
 
         def make(state: HistoryState) -> Batch:
-            # All with the number that comes next: the first that is new takes it, and those behind it count up.
+            # All get the next number: the first new one keeps it, and those after it count up.
             learning = learning_id(state.catalog.highest("learnings") + 1)
             pattern = pattern_id(state.catalog.highest("patterns") + 1)
             return Batch(
@@ -155,7 +155,7 @@ class History(Store):
         return self.write(make) if learnings or patterns else Batch()
 
     def invalidate(self, id: str, why: str) -> Learning:
-        """Marks a learning as one that holds no longer. The reason goes into its context."""
+        """Marks a learning as no longer valid. The reason is added to its context."""
         found: list[Learning] = []
 
         def make(state: HistoryState) -> Batch:
@@ -173,7 +173,7 @@ class History(Store):
         return found[-1]
 
     def forget(self, ids: Iterable[str], why: str, besides: str | None = None) -> None:
-        """Marks learnings as ones that hold no longer, all at once or none. `besides` has to be there and hold."""
+        """Marks learnings as no longer valid, all or none. `besides` must exist and be valid."""
         wanted = list(ids)
 
         def make(state: HistoryState) -> Batch:
@@ -188,7 +188,7 @@ class History(Store):
         self.write(make)
 
     def count_references(self, ids: Iterable[str]) -> None:
-        """Counts that these learnings have been put into a prompt once more."""
+        """Counts that these learnings were in one more prompt."""
         wanted = Counter(ids)
 
         if wanted:
@@ -206,14 +206,14 @@ class History(Store):
         try:
             return document.parse(*found) if found else document.parse(self.export(), is_measured=True)
         except InvalidDocument:
-            pass  # it may have been read while somebody was writing it; else this is told now
+            pass  # it may have been read while being written; otherwise the next check reports it
         try:
             return document.parse(self.export())
         except InvalidDocument as error:
             raise self.build_corrupt_error(error) from None
 
     def check(self) -> None:
-        """Raises CorruptState if the history can't be added to. One that is not there yet can."""
+        """Raises CorruptState if nothing can be added to the history. A missing one is fine."""
         with self._turn:
             self.first_use()
             self._check_folder()
@@ -221,13 +221,13 @@ class History(Store):
                 self.ask(lambda state: None)
 
     def problems(self) -> list[str]:
-        """What is wrong with records in the journal; the next write sets them aside."""
+        """The problems of records in the journal; the next write sets these records aside."""
         return self.ask(lambda state: [reason for _, reason in state.catalog.problems()])
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     def entries(self, *, last: int | None = None, prd_id: str | None = None) -> list[Entry]:
-        """The last entries, or all of them, oldest first; of one PRD, or of all."""
+        """The last entries, or all of them, oldest first; for one PRD, or for all."""
         return self._entries("", last, prd_id)
 
     def _entries(self, condition: str, last: int | None, prd_id: str | None) -> list[Entry]:
@@ -247,15 +247,15 @@ class History(Store):
         return next(iter(self.entries(last=1, prd_id=prd_id)), None)
 
     def attempts(self, prd_id: str) -> int:
-        """How many entries a PRD has."""
+        """The number of a PRD's entries."""
         return int(self._rows("SELECT count(*) FROM entries WHERE prd_id = ?", prd_id)[0][0])
 
     def observations(self, *, last: int | None = None, prd_id: str | None = None) -> list[EntryObservation]:
-        """What was observed in the last entries, or in all of them."""
+        """The observations in the last entries, or in all of them."""
         return _list_observations(self.entries(last=last, prd_id=prd_id))
 
     def blockers(self, *, last: int | None = None, prd_id: str | None = None) -> list[EntryObservation]:
-        """The blockers among what was observed, likewise."""
+        """The blockers among these observations."""
         found = self._entries("blockers > 0", None, prd_id) if last is None else self.entries(last=last, prd_id=prd_id)
         return [seen for seen in _list_observations(found) if seen.observation.type == "blocker"]
 
@@ -267,7 +267,7 @@ class History(Store):
         valid_only: bool = True,
         last: int | None = None,
     ) -> list[Learning]:
-        """Learnings, in the order in which they were recorded; of some types, or from one PRD; the last ones only."""
+        """Learnings, in the order in which they were recorded; optionally of some types or one PRD, or the last few."""
         conditions, values = _build_conditions(types, prd_id)
         if valid_only:
             conditions.append("valid")
@@ -276,7 +276,7 @@ class History(Store):
     def patterns(
         self, types: Sequence[PatternType] = (), *, prd_id: str | None = None, last: int | None = None
     ) -> list[Pattern]:
-        """Patterns, likewise."""
+        """Patterns, with the same options."""
         return [decode(text, Pattern) for text in self._texts("patterns", *_build_conditions(types, prd_id), last)]
 
     def _texts(self, table: str, conditions: list[str], values: list[str], last: int | None) -> list[bytes]:
@@ -285,7 +285,7 @@ class History(Store):
         return [text for (text,) in self._rows(question, *values, limit)][::-1]
 
     def find_learnings(self, ids: Sequence[str]) -> list[Learning]:
-        """The learnings with these ids that are valid, in no order."""
+        """The valid learnings among these ids, in no particular order."""
         places = ", ".join("?" * len(ids))
         rows = self._rows(f"SELECT text FROM learnings WHERE valid AND id IN ({places})", *ids)
         return [decode(text, Learning) for (text,) in rows]
@@ -295,11 +295,11 @@ class History(Store):
         return [decode(text, Pattern) for (text,) in rows]
 
     def learnt(self, since: str = "") -> KnowledgeUpdate:
-        """What is known, or what has changed since the mark of an earlier answer. The latter costs what it tells."""
+        """All knowledge, or the changes since the mark of an earlier result, at a cost proportional to the changes."""
         return self.ask(lambda state: _build_update(state, since))
 
     def failures(self, *, last: int | None = None, prd_id: str | None = None) -> dict[Category, int]:
-        """How often each category was observed in entries that failed or were blocked; the most frequent first."""
+        """How often each category was observed in failed or blocked entries; the most frequent first."""
         if last is None and prd_id is None:
             return dict(self._rows("SELECT category, times FROM failures ORDER BY times DESC, category"))
         failed = [one for one in self.entries(last=last, prd_id=prd_id) if one.status in ("failed", "blocked")]
@@ -344,7 +344,7 @@ def _build_learning_ref(learning: Learning) -> LearningRef:
 
 def _build_update(state: HistoryState, since: str) -> KnowledgeUpdate:
     facts, rows = state.catalog.facts, state.catalog.rows
-    # Of what has grown only in its journal, what is new stands at the end.
+    # If only the journal has grown, everything new is at the end.
     known = _parse_mark(since)
     is_whole = known is None or not _has_only_grown(state, known)
     after = (0, 0) if is_whole or known is None else (known.learnings, known.patterns)
@@ -363,7 +363,7 @@ def _build_update(state: HistoryState, since: str) -> KnowledgeUpdate:
 
 
 def _has_only_grown(state: HistoryState, known: _Mark) -> bool:
-    """Whether there is the same document, and the same journal up to where it was read."""
+    """Whether the document is the same, and the journal too, up to where it was read."""
     facts = state.catalog.facts
     if (known.identity, known.head) != (facts.identity, facts.head) or known.read_to > facts.read_to:
         return False

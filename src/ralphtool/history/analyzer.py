@@ -1,6 +1,6 @@
 """Looking back before an iteration, recording it afterwards, and drawing learnings from it. Pure functions.
 
-What goes in is a history that answers questions, or values; what comes out are values. Nothing is written here.
+Their inputs are a history to query, or values; their results are values. Nothing is written here.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
     from ralphtool.history.records import Category, EntryStatus
 
-FRICTION_LIMIT = 3  # more tooling friction than this in what failed is worth a warning
+FRICTION_LIMIT = 3  # more tooling friction than this in failed attempts is worth a warning
 
 
 class AttemptHistory(Protocol):
-    """What looking back asks of a history."""
+    """The queries that looking back needs from a history."""
 
     def attempts(self, prd_id: str) -> int: ...
 
@@ -34,18 +34,18 @@ class AttemptHistory(Protocol):
 
 
 class AttemptContext(Struct, frozen=True, kw_only=True):
-    """How a PRD stands before an iteration of it begins. What was learnt that matters, `knowledge` tells."""
+    """The state of a PRD before an iteration of it begins. Relevant learnings come from `knowledge`."""
 
     prd_id: str
-    attempt: int  # the number of the attempt that comes now
-    iteration: int  # the number of its entry: the same, unless a merge has left gaps
-    retry_count: int  # how many attempts since the last one that completed, this one included; 0 for a first one
+    attempt: int  # the number of the coming attempt
+    iteration: int  # the number of its entry: equal, unless a merge has left gaps
+    retry_count: int  # attempts since the last completed one, including this one; 0 for a first one
     previous_failure: str | None
     warnings: tuple[str, ...]
 
 
 def look_back(history: AttemptHistory, prd_id: str, since: int = 0) -> AttemptContext:
-    """What came of a story before. Iterations before `since` were about another one that had its name."""
+    """The earlier attempts at a story. Iterations before `since` were about another story with the same name."""
     last = history.last_entry(prd_id)
     if last and last.iteration < since:
         last = None
@@ -65,7 +65,7 @@ def _count_retries(entry: Entry) -> int:
 
 
 def _describe_failure(entry: Entry) -> str:
-    """Why an attempt did not complete: its summary, else its first blocker, else how it ended."""
+    """Why an attempt did not complete: its summary, else its first blocker, else its status."""
     blockers = (one.title for one in entry.observations if one.type == "blocker")
     return entry.summary or next(blockers, "") or f"the last attempt ended as {entry.status}"
 
@@ -89,7 +89,7 @@ def record(
     timestamp: str | None = None,
     **context: Any,
 ) -> Entry:
-    """The entry of an iteration that has ended. `context` are further fields of its IterationContext."""
+    """The entry of a finished iteration. `context` are further fields of its IterationContext."""
     known: dict[str, Any] = {"retry_count": before.retry_count}
     if before.previous_failure:
         known["previous_failure_reason"] = before.previous_failure
@@ -110,16 +110,16 @@ def record(
 
 
 class EntryLearnings(Struct, frozen=True):
-    """An entry whose observations name the learnings that came of them, and those learnings."""
+    """An entry whose observations link to the learnings drawn from them, and those learnings."""
 
     entry: Entry
     learnings: tuple[Learning, ...]
 
 
 def draw_learnings(entry: Entry, known: Iterable[Learning] = (), first: int | None = None) -> EntryLearnings:
-    """What an entry teaches: the observations that were documented or are architectural, and not known yet.
+    """The learnings of an entry: observations that were documented or are architectural, and are not known yet.
 
-    The learnings are numbered from `first`, else behind the highest that is known.
+    They are numbered from `first`, or else after the highest known number.
     """
     known = list(known)
     words = {learning.content for learning in known if learning.still_valid}
@@ -136,7 +136,7 @@ def draw_learnings(entry: Entry, known: Iterable[Learning] = (), first: int | No
 
 
 def has_learning(observation: Observation) -> bool:
-    """Whether a learning is to be drawn from it."""
+    """Whether to draw a learning from it."""
     significant = observation.action_taken == "documented" or observation.category == "architecture"
     return significant and not observation.related_learning_id and bool(_describe_observation(observation).strip())
 

@@ -1,8 +1,8 @@
-"""What stands where: the index over document and journal that answers questions without reading them whole.
+"""The index over document and journal, which answers queries without reading them whole.
 
-It is a cache in SQLite: in memory for a small history, else in a file beside the journal. It belongs to exactly one
-document, known by its state in the file system, and to the part of one journal that it has read. Learnings and
-patterns, and entries that are not in the document yet, stand in it whole.
+It is a cache in SQLite: in memory for a small history, else in a file next to the journal. It is valid for exactly one
+document, identified by its state in the file system, and for the part of one journal that it has read. It contains the
+full text of learnings and patterns, and of entries that are not in the document yet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     class Sources(Protocol):
-        """Where the records are: bytes of the document, and of the journal, from one position to another."""
+        """The files of the records: bytes of the document and of the journal, from one position to another."""
 
         def read(self, start: int, end: int) -> bytes: ...
 
@@ -55,39 +55,39 @@ CREATE TABLE failures (category TEXT PRIMARY KEY, times INTEGER) WITHOUT ROWID;
 """
 RecordT = TypeVar("RecordT", Entry, Learning, Pattern)
 _IN_DOCUMENT = -1
-_MOST = (1 << 62) - 1  # the biggest number that is counted; SQLite's end a little later
+_MOST = (1 << 62) - 1  # the largest number that is stored; SQLite's limit is a little higher
 _encode = msgspec.json.Encoder().encode
 
 
 class IndexMismatch(Exception):
-    """The index says what the document does not: it has to be made anew."""
+    """The index does not match the document: it must be rebuilt."""
 
 
 class IndexOutdated(Exception):
-    """Another process has read on in the journal, and put what it found into the index: look again."""
+    """Another process has read more of the journal into the index: try again."""
 
 
 class CatalogState(Struct):
-    """Which document and how much of which journal the tables are about."""
+    """The document, and the part of the journal, that the tables are about."""
 
     identity: tuple[int, ...] | None = None  # the document's state in the file system; None if there is none
     layout: Layout = {}
-    later: bool = False  # whether the document is of a later 1.x, and may have fields that we don't know
+    later: bool = False  # whether the document is of a later 1.x, which may have unknown fields
     head: str = ""  # the journal's first line
-    last: int = 0  # where its last line begins that we have read,
-    last_check: str = ""  # the checksum of that,
-    read_to: int = 0  # and where it ends: so much of the journal is in the tables
-    # Whether the journal has to be folded before anything is added to it: records in it are damaged, or apply
-    # to this document otherwise than they are written.
+    last: int = 0  # the start of the last line that we have read,
+    last_check: str = ""  # its checksum,
+    read_to: int = 0  # and its end: the tables contain the journal up to here
+    # Whether the journal must be folded before anything is added to it: records in it are damaged, or do not
+    # apply to this document as they are written.
     mend: bool = False
-    has_gaps: bool = False  # whether lines of the journal are damaged: what should stand before an entry may be there
-    folded: int = 0  # the number of the last entry that is in the document
-    # Whether entries have ids that don't tell their PRD and iteration: then no id is free before we have looked.
+    has_gaps: bool = False  # whether lines of the journal are damaged: they may contain missing entries
+    folded: int = 0  # the number of the last entry in the document
+    # Whether some ids are not `prd_id-iteration`: then every new id must be looked up.
     odd: bool = False
 
 
 class LocatedBatch(NamedTuple):
-    """A batch, and where its line stands in the journal. What was never written there stands nowhere."""
+    """A batch, and the position of its line in the journal; without one if it was never written there."""
 
     batch: Batch
     start: int = 0
@@ -95,18 +95,18 @@ class LocatedBatch(NamedTuple):
 
 
 class Catalog:
-    """One document and the journal on top of it, as tables."""
+    """One document and its journal, as tables."""
 
     def __init__(self, connection: sqlite3.Connection, *, is_filed: bool) -> None:
         self.db = connection
         self.is_filed = is_filed
         self.facts = CatalogState()
-        self.pending: list[LocatedBatch] = []  # known, and not in the tables yet
-        self._last: dict[str, int] = {}  # the last iteration of PRDs that were asked for, or added to
-        # Learnings that got other numbers than the journal gives them: what it says about them later is meant so.
+        self.pending: list[LocatedBatch] = []  # known, but not in the tables yet
+        self._last: dict[str, int] = {}  # the last iteration of PRDs that were queried or added to
+        # Learnings that got other numbers than in the journal, where later statements still use the old ones.
         self.renamed: dict[str, str] = {}
-        self.journal_end = 0  # how long the journal's file is, with its room for further lines, as far as we know
-        self._version = 0  # counts what other processes did to the file
+        self.journal_end = 0  # the known size of the journal's file, including spare room for further lines
+        self._version = 0  # SQLite's counter of changes by other processes
 
     @classmethod
     def in_memory(cls) -> Catalog:
@@ -116,7 +116,7 @@ class Catalog:
 
     @classmethod
     def from_file(cls, path: str) -> Catalog | None:
-        """The one that lies there, if it is ours: a stranger's tables could do things when asked."""
+        """The catalog in that file, if it is ours: queries on another program's tables could have side effects."""
         if os.path.islink(path) or not os.path.isfile(path):
             return None
         found = None
@@ -127,7 +127,7 @@ class Catalog:
                 found.refresh()
                 return found
         except (sqlite3.Error, IndexMismatch):
-            pass  # not a database, or a damaged one: it will be made anew
+            pass  # not a database, or a damaged one: it will be rebuilt
         if found:
             found.close()
         return None
@@ -147,10 +147,10 @@ class Catalog:
         row = self.db.execute(question, values).fetchone()
         return row[0] if row else None
 
-    # --- what it knows --------------------------------------------------------------------------
+    # --- loading --------------------------------------------------------------------------------
 
     def refresh(self) -> bool:
-        """Takes notice of what other processes have done to the file: they may have read on in the journal."""
+        """Reloads the facts if another process changed the file: it may have read more of the journal."""
         version = self._one("PRAGMA data_version")
         if version == self._version:
             return False
@@ -163,11 +163,11 @@ class Catalog:
         return True
 
     def note(self) -> None:
-        """Keeps the facts with the tables."""
+        """Stores the facts with the tables."""
         self.db.execute("INSERT OR REPLACE INTO facts (rowid, json) VALUES (1, ?)", (_encode(self.facts),))
 
     def fill(self, data: bytes) -> None:
-        """Reads a whole document, and checks it; raises document.InvalidDocument."""
+        """Reads and checks a whole document; raises document.InvalidDocument."""
         self.facts.later = document.check_head(data)
         self.facts.layout = document.measure(data)
         self.db.execute("BEGIN")
@@ -183,7 +183,7 @@ class Catalog:
         self.db.execute("COMMIT")
 
     def _records(self, data: bytes, name: str, kind: type[RecordT]) -> Iterator[tuple[RecordT, int, int]]:
-        """The records of a list, each with where in the list it stands and how long it is."""
+        """The records of a list, each with its offset in the list and its length."""
         span = self.facts.layout.get(name)
         section = data[span.open : span.end] if span else b"[]"
         ids: set[str] = set()
@@ -195,7 +195,7 @@ class Catalog:
             yield record, start, len(memoryview(raw))
 
     def _add_entries(self, placed: Iterable[tuple[Entry, int, int, int, bytes | None]]) -> None:
-        """Entries and where they are: in the document, or as an item of a line in the journal; or else their text."""
+        """Adds entries with their place, in the document or as an item of a line in the journal, or with their text."""
         rows, odd = [], []
         failures: Counter[str] = Counter()
         for entry, *place in placed:
@@ -229,7 +229,7 @@ class Catalog:
         )
 
     def _change_learning(self, learning: Learning) -> None:
-        """What was folded already is 'changed' until the next fold; what was not stays 'new'."""
+        """An already folded learning is 'changed' until the next fold; an unfolded one stays 'new'."""
         self.db.execute(
             "UPDATE learnings SET valid = ?, text = ?, state = iif(state = 'new', 'new', 'changed') WHERE id = ?",
             (learning.still_valid, _encode(learning), learning.id),
@@ -249,20 +249,20 @@ class Catalog:
             ),
         )
 
-    # --- a batch, on its way into the tables ----------------------------------------------------
+    # --- putting batches into the tables --------------------------------------------------------
 
     def take(self, written: LocatedBatch) -> None:
-        """Remembers a batch that has been resolved."""
+        """Remembers a resolved batch."""
         self.pending.append(written)
         for entry in written.batch.entries:
             self._last[entry.prd_id] = entry.iteration
 
     def is_behind(self, length: int) -> bool:
-        """Whether so much of the journal is known, and not in the tables yet."""
+        """Whether this much of the journal is known but not in the tables yet."""
         return bool(self.pending) and self.facts.read_to - self.pending[0].start >= length
 
     def set_aside(self, text: bytes, reason: str) -> None:
-        """Remembers a record of the journal that can't be used, until the next fold saves it elsewhere."""
+        """Remembers an unusable record of the journal, until the next fold saves it elsewhere."""
         self.db.execute("DELETE FROM problems WHERE text = ?", (text,))
         self.db.execute("INSERT INTO problems VALUES (?, ?)", (text, reason))
         self.facts.mend = True
@@ -271,7 +271,7 @@ class Catalog:
         return self.rows("SELECT text, reason FROM problems ORDER BY rowid")
 
     def settle(self) -> None:
-        """Puts what was taken into the tables."""
+        """Puts the pending batches into the tables."""
         if not self.pending:
             return
         if self.is_filed and self.refresh():
@@ -308,10 +308,10 @@ class Catalog:
         if learning and learning.times_referenced < one.times:
             self._change_learning(structs.replace(learning, times_referenced=one.times))
 
-    # --- questions ------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------
 
     def find_same_id(self, sources: Sources, entry: Entry) -> Entry | None:
-        """The entry that has another one's id already, if there is one."""
+        """The existing entry with the same id, if any."""
         odd = self.rows("SELECT prd_id, iteration FROM odd_ids WHERE id = ?", entry.id)
         prd_id, iteration = odd[0] if odd else (entry.prd_id, min(entry.iteration, _MOST))
         found = self.entries(sources, "WHERE prd_id = ? AND iteration = ?", prd_id, iteration)
@@ -321,12 +321,12 @@ class Catalog:
         return bool(self._one(f"SELECT 1 FROM {table} WHERE id = ?", id))
 
     def highest(self, table: str) -> int:
-        """The highest number that a learning or a pattern has."""
+        """The highest number of a learning or a pattern."""
         self.settle()
         return self._one(f"SELECT max(number) FROM {table}") or 0
 
     def find_learning_id(self, words: bytes, created_at: str, id: str) -> str | None:
-        """The id of this very learning, or of a valid one with the same words."""
+        """The id of this same learning, or of a valid one with the same words."""
         question = """SELECT id FROM learnings WHERE words = ? AND (valid OR created_at = ?)
             ORDER BY created_at <> ?, id <> ?, seq"""
         found: str | None = self._one(question, words, created_at, created_at, id)
@@ -352,7 +352,7 @@ class Catalog:
         return self.db.execute(question, values).fetchall()
 
     def entries(self, sources: Sources, where: str, *values: Any) -> list[Entry]:
-        """The entries that `where` (and what follows it) selects."""
+        """The entries that this SQL clause selects."""
         question = f"SELECT prd_id, iteration, start, length, item, text FROM entries {where}"
         return [self._entry(sources, *row) for row in self.rows(question, *values)]
 
@@ -380,7 +380,7 @@ class Catalog:
     # --- folding --------------------------------------------------------------------------------
 
     def list_unfolded(self, sources: Sources) -> tuple[dict[str, list[bytes]], list[document.Edit]]:
-        """What a fold has to add to each list of the document, and what it has to change there."""
+        """The records that a fold must add to each list of the document, and its edits there."""
         added = {
             table: [text for (text,) in self.rows(f"SELECT text FROM {table} WHERE state = 'new' ORDER BY seq")]
             for table in ("learnings", "patterns")
@@ -391,7 +391,7 @@ class Catalog:
         return added, document.edit_learnings(sources.read, self.facts.layout["learnings"], changed) if changed else []
 
     def folded(self, identity: tuple[int, ...] | None, layout: Layout, places: Sequence[tuple[int, int]]) -> None:
-        """Everything is in the document now; `places` tells where the entries are that were not there before."""
+        """Records that everything is in the document now; `places` are the positions of the newly folded entries."""
         seqs = [seq for (seq,) in self.rows("SELECT seq FROM entries WHERE seq > ? ORDER BY seq", self.facts.folded)]
         moved = [(*place, _IN_DOCUMENT, seq) for place, seq in zip(places, seqs, strict=True)]
         self.db.executemany("UPDATE entries SET start = ?, length = ?, item = ?, text = NULL WHERE seq = ?", moved)
@@ -417,7 +417,7 @@ def invalidate(learning: Learning, why: str) -> Learning:
 
 
 def digest_words(text: str) -> bytes:
-    import hashlib  # which loads OpenSSL
+    import hashlib  # it loads OpenSSL
 
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 

@@ -1,4 +1,4 @@
-"""What kind of learning or pattern a text is, told by its words."""
+"""Classifies the text of a learning or a pattern by its words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ralphtool.history.records import LearningType, Observation, PatternType
 
-# The first whose words are in the text decides, so what is said most plainly comes first.
+# The first row with a matching word decides, so the clearest words come first.
 _LEARNINGS: tuple[tuple[LearningType, str], ...] = (
     (
         "error-workaround",
@@ -67,7 +67,7 @@ def find_pattern_type(text: str) -> PatternType:
 
 
 def find_observation_type(observation: Observation) -> LearningType:
-    """What an observation teaches: how to do things here if it says so, else by its category, else by its words."""
+    """The type of learning from an observation: a codebase pattern if it says so, else by category, else by words."""
     text = observation.description or observation.title
     if _has_word("patterns?|conventions?", text):
         return "codebase-pattern"

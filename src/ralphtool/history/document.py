@@ -1,4 +1,4 @@
-"""progress.json as bytes: read whole and checked, measured, and added to without touching what stands there."""
+"""progress.json as bytes: parsed and checked whole, measured, and added to without changing existing bytes."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ _GAP = rb"[ \t\r\n,]*"
 
 
 class InvalidDocument(ValueError):
-    """The document, or a part of it, is not what it should be. The message names the field."""
+    """The document, or a part of it, is invalid. The message names the field."""
 
 
 class VersionTooNew(InvalidDocument):
-    """It is of a version that only a later ralphtool reads."""
+    """Only a later ralphtool can read its version."""
 
 
-# --- reading it whole -------------------------------------------------------------------------------
+# --- parsing ----------------------------------------------------------------------------------------
 
 
 def parse(data: bytes, is_measured: bool = False) -> Progress:
-    """The document, every field checked; raises Invalid. `is_measured`: whether `measure` had nothing to complain."""
+    """The document, every field checked; raises InvalidDocument. `is_measured`: whether `measure` accepted it."""
     try:
         progress = records.decode(data, Progress)
         _check_version(progress.version)
@@ -51,14 +51,14 @@ def parse(data: bytes, is_measured: bool = False) -> Progress:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidDocument(_describe_syntax_error(data, error)) from None
     if not is_measured:
-        measure(data)  # which sees fields that stand twice
+        measure(data)  # finds duplicate fields
     for name in KINDS:
         check_unique(name, [record.id for record in getattr(progress, name)])
     return progress
 
 
 def is_plain(data: bytes) -> bool:
-    """Whether certainly no list stands twice in a document of version 1.0: a quick look instead of measuring it."""
+    """Whether it is version 1.0 and certainly has no list twice: a quick check instead of measuring it."""
     return b'"version": "1.0"' in data[:200] and all(data.count(b'"%s"' % name.encode()) <= 1 for name in KINDS)
 
 
@@ -77,7 +77,7 @@ def _describe_syntax_error(data: bytes, error: Exception) -> str:
 
 
 def _parse_plain(data: bytes | Raw) -> Any:
-    """The same as dicts and lists, whatever numbers it has; to look for what is wrong with it. Raises Invalid."""
+    """The document as dicts and lists, with any numbers, to explain what is wrong. Raises InvalidDocument."""
     import json
 
     try:
@@ -95,7 +95,7 @@ def _reject_constant(name: str) -> Any:
 
 
 def _parse_later_minor(data: bytes, error: msgspec.ValidationError) -> Progress:
-    """A document of a later 1.x may have fields that we don't know: what we know of it is checked all the same."""
+    """A document of a later 1.x may have unknown fields: the known ones are checked all the same."""
     value = _parse_plain(data)
     return _convert(value, Progress, error, "", lenient=_is_later(value))
 
@@ -103,7 +103,7 @@ def _parse_later_minor(data: bytes, error: msgspec.ValidationError) -> Progress:
 def _is_later(value: object) -> bool:
     version = value.get("version") if isinstance(value, dict) else None
     if not isinstance(version, str) or not re.fullmatch(r"[0-9]+\.[0-9]+", version):
-        return False  # which is an error by itself
+        return False  # that is reported as another error
     _check_version(version)
     return is_later_minor(version)
 
@@ -147,7 +147,7 @@ def build_duplicate_error(name: str, number: int, id: str) -> InvalidDocument:
 
 
 def decode(data: bytes | Raw, kind: type[RecordT], where: str, lenient: bool) -> RecordT:
-    """One record of the document; raises Invalid, with the field's path beginning with `where`."""
+    """One record of the document; raises InvalidDocument, with the field's path beginning with `where`."""
     try:
         return records.decode(data, kind)
     except msgspec.ValidationError as error:
@@ -157,9 +157,9 @@ def decode(data: bytes | Raw, kind: type[RecordT], where: str, lenient: bool) ->
 
 
 def check_head(data: bytes) -> bool:
-    """Checks everything but the records; tells whether those may have fields that we don't know. Raises Invalid."""
+    """Checks everything but the records; returns whether those may have unknown fields. Raises InvalidDocument."""
     try:
-        data.decode("utf-8")  # what we don't know is passed over by its brackets and quotes alone
+        data.decode("utf-8")  # unknown fields are skipped without a check
         fields = _FIELDS.decode(data)
     except msgspec.ValidationError:
         raise InvalidDocument("the document: it is not an object") from None
@@ -170,11 +170,11 @@ def check_head(data: bytes) -> bool:
     return is_later_minor(head.version)
 
 
-# --- where its parts are ----------------------------------------------------------------------------
+# --- positions --------------------------------------------------------------------------------------
 
 
 class Span(NamedTuple):
-    """Where a section's list begins, at its bracket, and where it has ended."""
+    """The start of a list, at its bracket, and its end."""
 
     open: int
     end: int
@@ -184,7 +184,7 @@ Layout = dict[str, Span]
 
 
 class FieldSpan(NamedTuple):
-    """Where a field stands: its name, and its value."""
+    """The positions of a field's name and value."""
 
     name: str
     begin: int
@@ -193,10 +193,10 @@ class FieldSpan(NamedTuple):
 
 
 def find_fields(data: bytes) -> list[FieldSpan]:
-    """The fields of an object that has been parsed, in their order; raises Invalid if one stands twice."""
+    """The fields of a parsed object, in order; raises InvalidDocument if one occurs twice."""
     try:
         decoded = _FIELDS.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:  # in what a lenient look had passed over
+    except (msgspec.DecodeError, RecursionError) as error:  # in a part that the lenient check skipped
         raise InvalidDocument(_describe_syntax_error(data, error)) from None
     fields: list[FieldSpan] = []
     pattern, position = re.compile(_NAME), 0
@@ -214,12 +214,12 @@ def find_fields(data: bytes) -> list[FieldSpan]:
 
 
 def measure(data: bytes) -> Layout:
-    """Where the three lists stand in a document that has been parsed."""
+    """The positions of the three lists in a parsed document."""
     return {field.name: Span(field.start, field.end) for field in find_fields(data) if field.name in KINDS}
 
 
 def iterate_items(section: bytes) -> Iterator[tuple[Raw, int]]:
-    """Each item of a list, and where in the list it stands."""
+    """Each item of a list, and its offset in the list."""
     pattern, position = re.compile(_GAP), 1
     for raw in _ITEMS.decode(section):
         start = pattern.match(section, position).end()  # type: ignore[union-attr]
@@ -227,11 +227,11 @@ def iterate_items(section: bytes) -> Iterator[tuple[Raw, int]]:
         yield raw, start
 
 
-# --- adding to it -----------------------------------------------------------------------------------
+# --- adding -----------------------------------------------------------------------------------------
 
 
 class Edit(NamedTuple):
-    """Put `text` in the place of what stands from `start` to `end`."""
+    """Replaces the bytes from `start` to `end` by `text`."""
 
     start: int
     end: int
@@ -239,11 +239,11 @@ class Edit(NamedTuple):
 
 
 class DocumentUpdate(NamedTuple):
-    """What turns a document into its next version, and where things are in that."""
+    """The edits that turn a document into its next version, and the positions in that."""
 
     edits: list[Edit]
     layout: Layout
-    places: list[tuple[int, int]]  # of each added entry: where, counted from its list's bracket, and how long
+    places: list[tuple[int, int]]  # of each added entry: its offset from the list's bracket, and its length
 
 
 def build_empty(created_at: str, project_name: str) -> bytes:
@@ -252,7 +252,7 @@ def build_empty(created_at: str, project_name: str) -> bytes:
 
 
 def build_update(read: Read, layout: Layout, added: dict[str, list[bytes]], replaced: list[Edit]) -> DocumentUpdate:
-    """What to do to a document to add records to its lists; `replaced` are edits inside of lists, by position."""
+    """The edits that add records to a document's lists; `replaced` are edits inside lists, by position."""
     edits = list(replaced)
     fresh: Layout = {}
     places: list[tuple[int, int]] = []
@@ -277,7 +277,7 @@ _FIELD_NAMES = Learning.__struct_fields__
 
 
 def edit_learnings(read: Read, span: Span, changed: dict[str, bytes]) -> list[Edit]:
-    """Edits that bring learnings up to date: the values that changed, and not a byte besides."""
+    """Edits that update learnings: only the bytes of changed values."""
     edits = []
     for raw, start in iterate_items(read(span.open, span.end)):
         old = _FIELDS.decode(raw)
@@ -291,9 +291,7 @@ def edit_learnings(read: Read, span: Span, changed: dict[str, bytes]) -> list[Ed
 def _edit_record(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
     try:
         return _edit_fields(record, position, fields)
-    except (
-        InvalidDocument
-    ):  # a field stands twice, as a merge can leave it: the last one has counted, and now stands alone
+    except InvalidDocument:  # a duplicate field, for example after a merge: only the last one counts, and is kept
         whole = _indent(msgspec.json.encode(_FIELDS.decode(record) | fields))
         return [Edit(position, position + len(record), whole)]
 
@@ -304,7 +302,7 @@ def _is_different(new: Raw, old: Raw | None, name: str) -> bool:
 
 
 def _edit_fields(record: bytes, position: int, fields: dict[str, Raw]) -> list[Edit]:
-    """Edits of a learning's fields; one that it lacks comes where it usually stands, spaced as the others are."""
+    """Edits of a learning's fields; a missing one is added at its usual place, with the same spacing as the others."""
     known = find_fields(record)
     edits = []
     for name, value in fields.items():
@@ -319,7 +317,7 @@ def _edit_fields(record: bytes, position: int, fields: dict[str, Raw]) -> list[E
 
 
 def _format_field(record: bytes, known: list[FieldSpan], name: str, value: Raw) -> bytes:
-    """A further field, with the blanks that the second one has around it: every learning has two."""
+    """A further field, with the same spaces around it as the second one: every learning has at least two."""
     first, second = known[:2]
     blanks = record[first.end : second.begin]
     colon = record[second.begin : second.start].rpartition(b'"')[2]
@@ -327,12 +325,12 @@ def _format_field(record: bytes, known: list[FieldSpan], name: str, value: Raw) 
 
 
 def _indent(text: bytes) -> bytes:
-    # A string in JSON has no raw newline, so every newline is one of the layout's.
+    # JSON strings contain no raw newlines, so every newline is formatting.
     return msgspec.json.format(text, indent=2).replace(b"\n", b"\n    ")
 
 
 def _append_items(read: Read, span: Span, texts: list[bytes]) -> Edit:
-    """Behind the last item of a list; a list without items is opened up."""
+    """Adds after the last item of a list; an empty list is split into lines."""
     last = _find_end_of_items(read, span)
     text = b",".join(b"\n    " + one for one in texts)
     if last == span.open + 1:
@@ -390,7 +388,7 @@ def _locate_new_list(name: str, position: int, edits: list[Edit], growths: list[
 
 
 def apply_edits(read: Read, size: int, edits: Iterable[Edit]) -> Iterator[bytes]:
-    """The next version of a document, piece by piece: it may be too big to hold."""
+    """The next version of a document, piece by piece: it may be too large for the memory."""
     position = 0
     for edit in edits:
         yield from _copy_range(read, position, edit.start)

@@ -1,4 +1,4 @@
-"""What a session has buffered, as records of the history."""
+"""Turns a session's buffers into records of the history."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
 
 
 class HistoryWriter(Protocol):
-    """A history that numbers what it is given."""
+    """A history that numbers the records it is given."""
 
     def add(self, learnings: Iterable[Learning] = (), patterns: Iterable[Pattern] = ()) -> Batch: ...
 
 
 def write(history: HistoryWriter, state: dict[str, Any], prd_id: Callable[[str | None], str]) -> Batch:
-    """Adds a session's learnings and patterns to the history, except what stands there already."""
-    known = cache(prd_id)  # some adapters read the whole spec to tell
+    """Adds a session's learnings and patterns to the history, except those that already exist."""
+    known = cache(prd_id)  # some adapters read the whole spec for it
     return history.add(
         [_build_learning(one, known(_find_story(one))) for one in state["learnings"]],
         [_build_pattern(one, known(None)) for one in state["patterns"]],
     )
 
 
-# A session's file may come from elsewhere: what it lacks is made up for, so that a flush can always be finished.
+# Another program may have written the session's file: missing values are replaced, so that a flush always completes.
 
 
 def _find_story(note: dict[str, Any]) -> str | None:
@@ -54,7 +54,7 @@ def _find_moment(note: dict[str, Any]) -> str:
 def _build_learning(note: dict[str, Any], prd_id: str) -> Learning:
     text = note["description"]
     return Learning(
-        id=learning_id(0),  # it gets its number when it is added
+        id=learning_id(0),  # numbered when it is added
         type=_keep_known(note.get("type"), session.LEARNING_TYPES) or classify.find_learning_type(text),
         content=text,
         context=f"Recorded with task {note['task_id']}" if isinstance(note.get("task_id"), str) else UNSET,

@@ -1,11 +1,11 @@
-"""The journal: records that are newer than progress.json, one checked line for each that was written.
+"""The journal: records that are newer than progress.json, one checksummed line for each batch.
 
     ralphtool-journal 1 <a random number>
     <checksum> {"entries":[…],"learnings":[…]}
 
-The first line tells one journal from the next one in the same file. Behind the last line there may be zeros: room for
-further ones. A line without its end is a torn tail: whoever wrote it was never told that it had been written. Any
-other line that does not fit its checksum is damage.
+The first line identifies the journal, since the same file later contains another one. After the last line there may be
+zeros: spare room for further lines. A line without its end is a torn tail: its write was never confirmed. Any other
+line that does not match its checksum is damaged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HEAD_LENGTH = len(_HEAD) + 16 + 1
 
 
 class LearningRef(HistoryRecord, frozen=True):
-    """Which learning is meant: its number here, and what tells it from one that has that number elsewhere."""
+    """Identifies a learning: its number, and values that distinguish it from one with that number elsewhere."""
 
     id: str
     created_at: str
@@ -32,21 +32,21 @@ class LearningRef(HistoryRecord, frozen=True):
 
 
 class Invalidation(HistoryRecord, frozen=True):
-    """A learning that holds no longer."""
+    """A learning that is no longer valid."""
 
     about: LearningRef
     why: str
 
 
 class ReferenceCount(HistoryRecord, frozen=True):
-    """How often a learning has been put into a prompt, in all."""
+    """How often a learning was in a prompt, in total."""
 
     about: LearningRef
     times: int
 
 
 class Batch(HistoryRecord, frozen=True, kw_only=True, omit_defaults=True):
-    """What is written at once: all of it is there, or nothing. Applied twice, it changes nothing the second time."""
+    """Records that are written atomically: all or nothing. Applying a batch twice has no further effect."""
 
     entries: tuple[Entry, ...] = ()
     learnings: tuple[Learning, ...] = ()
@@ -66,14 +66,14 @@ _encode = msgspec.json.Encoder().encode
 
 
 class JournalLine(NamedTuple):
-    """One line of the journal: where it stands, and what it says or what is wrong with it."""
+    """One line of the journal: its position, and its batch or its problem."""
 
     start: int
     text: bytes
     batch: Batch | None
     problem: str | None
     is_whole: bool = True
-    room: int = 0  # how many zeros stand before it
+    room: int = 0  # the number of zeros before it
 
 
 def build_head() -> bytes:
@@ -81,7 +81,7 @@ def build_head() -> bytes:
 
 
 def read_head(fd: int) -> str:
-    """What tells this journal from others; empty if there is none yet."""
+    """The line that identifies this journal; empty if there is none yet."""
     return os.pread(fd, _HEAD_LENGTH, 0).decode("latin-1")
 
 
@@ -99,12 +99,12 @@ def decode(data: bytes) -> Batch:
 
 
 class JournalChunk(NamedTuple):
-    """What stands in a piece of the journal."""
+    """The contents of a piece of the journal."""
 
     lines: list[JournalLine]
     length: int  # of these lines
-    doubtful: list[JournalLine]  # what stands behind room that was never used: maybe nobody was ever told of it
-    is_torn: bool  # whether anything stands behind the lines
+    doubtful: list[JournalLine]  # lines after unused room: their writes may never have been confirmed
+    is_torn: bool  # whether there is anything after the lines
 
 
 def read_lines(data: bytes, offset: int) -> JournalChunk:
@@ -119,7 +119,7 @@ def read_lines(data: bytes, offset: int) -> JournalChunk:
         position += len(text) + 1
     for end in (tail, tail[:-1]):
         line = check_line(position, end)
-        if line.batch:  # nothing but the end of its line is wrong: somebody may have been told that it was written
+        if line.batch:  # only the line end is wrong: its write may have been confirmed
             return JournalChunk([*lines, line._replace(is_whole=False)], len(data), [], False)
     doubtful: list[JournalLine] = []
     while lines and lines[-1].batch is None and lines[-1].room:
@@ -129,7 +129,7 @@ def read_lines(data: bytes, offset: int) -> JournalChunk:
 
 
 def check_line(start: int, text: bytes) -> JournalLine:
-    """A line, if its checksum fits. Zeros before it are room that was never used."""
+    """Checks a line against its checksum. Zeros before it are unused room."""
     room = len(text) - len(text := text.lstrip(b"\0"))
     line = JournalLine(start + room, text, None, "its checksum does not match", room=room)
     checksum, _, data = text.partition(b" ")

@@ -1,4 +1,4 @@
-"""What can be made out in a progress.txt: free text, which most loops give the same shape.
+"""Parses a progress.txt: free text, which has the same structure in most loops.
 
     ## Codebase Patterns
     - **Migrations**: always with IF NOT EXISTS
@@ -9,7 +9,7 @@
       - The test database has to be made first
     ---
 
-It is anybody's text: no more of a line is looked at than a person would.
+The text is untrusted: only a limited part of each line is parsed.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ _LONGEST_LINE = 2000
 
 
 def parse_text(text: str, now: str) -> tuple[tuple[Learning, ...], tuple[Pattern, ...]]:
-    """The whole text as learning-0000, and what could be made out in it. Nothing of a text without content."""
+    """The whole text as learning-0000, and the items found in it. Nothing if the text is blank."""
     if not text.strip():
         return (), ()
     reader = _ProgressParser()
     reader.read(text.splitlines())
-    notes = {(note.text, note.is_pattern): note for note in reversed(reader.notes)}  # of the same words, the first
+    notes = {(note.text, note.is_pattern): note for note in reversed(reader.notes)}  # keeps the first of equal items
     kept = list(reversed(notes.values()))
     learnings = [note for note in kept if not note.is_pattern]
     patterns = [note for note in kept if note.is_pattern]
@@ -61,7 +61,7 @@ def parse_text(text: str, now: str) -> tuple[tuple[Learning, ...], tuple[Pattern
 
 
 class _ProgressItem(NamedTuple):
-    """One item of the text, and what stood above it."""
+    """One item of the text, and the data of the heading above it."""
 
     text: str
     is_pattern: bool
@@ -99,14 +99,14 @@ def _build_pattern(number: int, note: _ProgressItem, now: str) -> Pattern:
 
 
 class _ProgressParser:
-    """Goes through the text line by line: what the headings say, and whether a list goes on."""
+    """Parses the text line by line, and tracks the headings and the current list."""
 
     def __init__(self) -> None:
         self.notes: list[_ProgressItem] = []
         self._moment: str | None = None
         self._story: str | None = None
         self._level = 6  # of the heading that began the entry
-        self._list: str | None = None  # "learnings" or "patterns", inside of such a list
+        self._list: str | None = None  # "learnings" or "patterns" inside such a list
         self._list_level = 0  # of the heading that announced it
         self._indent = -1  # of the item that announced it
         self._item: list[str] = []
@@ -152,7 +152,7 @@ class _ProgressParser:
             self._enter_entry(level, heading)
 
     def _enter_entry(self, level: int, heading: str) -> None:
-        """A heading with a date begins an entry; another one does if it is no part of the last."""
+        """A heading with a date begins an entry; so does another one that is not part of the last entry."""
         dated = _DATED.match(heading)
         if not dated and level > max(self._level, 2):
             return
@@ -172,7 +172,7 @@ class _ProgressParser:
 
 
 def _is_title(text: str, *, is_heading: bool = False) -> bool:
-    """Whether it is a title like "**Learnings for future iterations:**", rather than something learnt."""
+    """Whether it is a title like "**Learnings for future iterations:**", rather than a learning."""
     if len(text) > _LONGEST_TITLE:
         return False
     words = text.strip("*_: ").lower()
@@ -181,7 +181,7 @@ def _is_title(text: str, *, is_heading: bool = False) -> bool:
 
 
 def _parse_moment(day: str, minute: str | None, second: str | None, zone: str | None) -> str | None:
-    """A time without a zone is taken as UTC. A day that does not exist is none."""
+    """A time without a zone counts as UTC. None for a day that does not exist."""
     moment = f"{day}T{minute or '00:00'}{second or ':00'}"
     zone = "Z" if zone in (None, "Z") or minute is None else f"{zone[:3]}:{zone[-2:]}"
     try:

@@ -1,7 +1,7 @@
-"""What progress.json is made of, version 1.0: immutable records, and what may stand in each field.
+"""The records of progress.json, version 1.0: immutable, with the allowed values of each field.
 
-An optional field that is absent is `UNSET`, which is false; `null` is never allowed. A list that is absent is empty.
-The JSON Schema is made from these types, and errors are explained from it (`schema.py`).
+An absent optional field is `UNSET`, which is falsy; `null` is never allowed. An absent list is empty.
+The JSON Schema is generated from these types, and error messages from that (`schema.py`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Confidence = Literal["high", "medium", "low"]
 
 
 class HistoryRecord(Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """One object of the document. It can't be part of a circle, so nobody has to look for one."""
+    """One object of the document. It can't be part of a reference cycle, so the garbage collector ignores it."""
 
 
 class Observation(HistoryRecord, frozen=True, kw_only=True):
@@ -170,7 +170,7 @@ def pattern_id(number: int) -> str:
 
 
 def parse_number(id: str) -> int:
-    """The number in an id of a learning or a pattern. One that nobody will ever count up to is none."""
+    """The number in an id of a learning or a pattern; 0 if it is absurdly large."""
     digits = id.rpartition("-")[2]
     return int(digits) if len(digits) < 16 else 0
 
@@ -183,6 +183,6 @@ _Kind = TypeVar("_Kind")
 def decode(data: bytes | str | Raw, kind: type[_Kind]) -> _Kind:
     """One object of JSON, every field checked.
 
-    A decoder is made when it is first needed: the patterns of its fields take long to compile.
+    Each decoder is built on first use: the patterns of its fields take long to compile.
     """
     return typed.decode(data, kind)

@@ -1,6 +1,6 @@
-"""What a batch means on top of what is there: known records drop out, taken numbers move on, links follow.
+"""Applies a batch to the existing records: drops known records, renumbers taken ids, and updates links.
 
-An append resolves before it writes; whoever reads a journal resolves too. The two differ when the document has been
+A batch is resolved before it is appended, and again when the journal is read. The results differ if the document was
 replaced in between.
 """
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def resolve(catalog: Catalog, sources: Sources, batch: Batch, aside: Aside | None = None) -> Batch:
     """The batch as it applies here.
 
-    A record that does not fit is an error; or it is put into `aside`, with the reason, when that is given.
+    A record that does not fit is an error, or is added to `aside` with the reason if that is given.
     """
-    if not batch.is_more_than_entries:  # the usual case, and the one that has to be quick
+    if not batch.is_more_than_entries:  # the usual case, which must be fast
         return _select_new_entries(catalog, sources, batch, catalog.renamed, aside)
     catalog.settle()
     learnings, renamed = _select_new_learnings(catalog, batch.learnings)
@@ -60,7 +60,7 @@ def _reject(record: object, problem: str, aside: Aside | None) -> None:
 def _select_new_entries(
     catalog: Catalog, sources: Sources, batch: Batch, renamed: dict[str, str], aside: Aside | None
 ) -> Batch:
-    """Of the entries, those that are new and follow, with links to learnings under their numbers here."""
+    """The new entries that follow the existing ones, with the current numbers of linked learnings."""
     last: dict[str, int] = {}
     entries = []
     for entry in batch.entries:
@@ -76,7 +76,7 @@ def _select_new_entries(
 
 
 def _find_problem(catalog: Catalog, sources: Sources, entry: Entry, last: dict[str, int]) -> str | None:
-    """Why an entry can't be added; an empty text if it is there already."""
+    """Why an entry can't be added; empty if it already exists, None if it can be added."""
     if entry.id != f"{entry.prd_id}-{entry.iteration}":
         return f"entry {entry.id}: the id must be prd_id-iteration, but these are {entry.prd_id} and {entry.iteration}"
     before = last.get(entry.prd_id) or catalog.last_iteration(entry.prd_id)
@@ -104,7 +104,7 @@ def _replace_links(entry: Entry, new_id: Callable[[str, str], str]) -> Entry:
 
 
 def _remove_links(entry: Entry) -> Entry:
-    """Numbers of learnings may have moved on meanwhile: two entries that differ in these alone are the same."""
+    """Learnings may have been renumbered meanwhile: entries that differ only in those numbers are equal."""
     return _replace_links(entry, lambda old, default: "")
 
 
@@ -114,7 +114,7 @@ def _remove_links(entry: Entry) -> Entry:
 def _select_new_learnings(
     catalog: Catalog, learnings: Iterable[Learning]
 ) -> tuple[tuple[Learning, ...], dict[str, str]]:
-    """Those that are new, with numbers that are free; and under which number to find the others."""
+    """The new learnings with free numbers, and the changed numbers of all."""
     numbers = _IdAllocator(catalog, "learnings", learning_id)
     fresh: dict[bytes, Learning] = {}
     renamed: dict[str, str] = {}
@@ -140,7 +140,7 @@ def _select_new_patterns(catalog: Catalog, patterns: Iterable[Pattern]) -> tuple
 
 
 class _IdAllocator:
-    """Gives out ids that nobody has: the one that is wished for, else the next number."""
+    """Allocates free ids: the wanted one, else the next number."""
 
     def __init__(self, catalog: Catalog, table: str, id_of: Callable[[int], str]) -> None:
         self._catalog = catalog
@@ -159,7 +159,7 @@ class _IdAllocator:
         return id
 
 
-# --- what is said about learnings -------------------------------------------------------------------
+# --- statements about learnings ---------------------------------------------------------------------
 
 
 def _resolve_targets(
@@ -169,7 +169,7 @@ def _resolve_targets(
     fresh: dict[str, Learning],
     aside: Aside | None,
 ) -> tuple[Statement, ...]:
-    """What is said about learnings, each under the number that it has here: the words tell which one is meant."""
+    """The statements about learnings, with the learnings' current numbers: their words identify them."""
     aimed = []
     for one in said:
         id = _find_target(catalog, one.about) or renamed.get(one.about.id)

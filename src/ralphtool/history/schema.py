@@ -1,4 +1,4 @@
-"""The JSON Schema of the records, made from their types; and errors in words, taken from it."""
+"""The JSON Schema of the records, generated from their types; and error messages based on it."""
 
 from __future__ import annotations
 
@@ -33,27 +33,27 @@ def build_schema() -> dict[str, Any]:
 
 
 def _make_portable(field: dict[str, Any]) -> None:
-    """Patterns as every dialect of regular expressions knows them; the format says all about moments."""
+    """Uses patterns that work in every regex dialect; for times, the format is enough."""
     if "format" in field:
         del field["pattern"]
     elif "pattern" in field:
         field["pattern"] = field["pattern"].replace(r"\Z", "$")
-        field["not"] = {"pattern": "\n"}  # which some dialects allow before the end
+        field["not"] = {"pattern": "\n"}  # some dialects allow it before the end
     if "enum" in field:
         field["type"] = "string"
 
 
-# --- errors in words --------------------------------------------------------------------------------
+# --- error messages ---------------------------------------------------------------------------------
 
 
 def explain(error: msgspec.ValidationError, value: object, kind: type[HistoryRecord], where: str = "") -> str:
-    """Which field is wrong, how, and what is allowed there. `where` is the path of the value itself."""
+    """Says which field is wrong, why, and what is allowed there. `where` is the path of the value itself."""
     paths = []
     for steps in (_parse_path(str(error)), []):
         path = where + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
         try:
             found = _describe_problem(path.removeprefix("."), *_follow_path(value, _find_definition(kind), steps))
-        except (KeyError, IndexError, TypeError):  # the name of a field, made to look like a path
+        except (KeyError, IndexError, TypeError):  # a field name that looks like a path
             continue
         if found:
             return found
@@ -127,7 +127,7 @@ def _add_article(wanted: str) -> str:
 
 
 def keep_known_fields(value: Any, kind: type[HistoryRecord]) -> Any:
-    """Of a document of a later version, what this version knows."""
+    """The parts of a later version's document that this version knows."""
     return _keep_known(value, _find_definition(kind))
 
 

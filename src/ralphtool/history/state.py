@@ -1,4 +1,4 @@
-"""Document, journal and lock as files: what stands open while somebody asks or writes."""
+"""Document, journal and lock as files, which are open during a query or a write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.history.catalog import Catalog, CatalogState
 
 SMALL = 1 << 20  # below this, every append is folded at once
-# The journal grows by this, in zeros: writing over them costs a disk less than making a file longer, line by line.
+# The journal grows by this, in zeros: overwriting them is cheaper than extending the file line by line.
 _SPARE_BYTES = 1 << 17
 _LOOKS, _PAUSE = 5, 0.02
 _NO_LOCK_ON_FOLDERS = (errno.EBADF, errno.EINVAL, errno.ENOLCK, errno.EOPNOTSUPP)
@@ -26,11 +26,11 @@ _READ_ONLY_ERRORS = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP, errno.
 
 
 class DocumentChanged(Exception):
-    """Somebody who knows no lock has changed the document meanwhile."""
+    """A program that ignores the lock has changed the document meanwhile."""
 
 
 class Document:
-    """progress.json as it is now; where there is none, one without records that nobody has written yet."""
+    """The current progress.json; if there is none, an empty one that is not written yet."""
 
     __slots__ = ("_data", "_fd", "identity", "info", "path", "size")
 
@@ -61,12 +61,12 @@ class Document:
         return data
 
     def is_version(self, info: os.stat_result) -> bool:
-        """Whether it is the file that this was the state of, before it got its name."""
+        """Whether it is the file that had this state before it was put in place."""
         now = self.info
         return now is not None and os.path.samestat(now, info) and files.version(now) == files.version(info)
 
     def is_changing(self) -> bool:
-        """Whether another program is about to write it: what we see may be half of that."""
+        """Whether another program is writing it: we may have seen an incomplete version."""
         for _ in range(_LOOKS):
             if _build_identity(_read_info(self.path)) != self.identity:
                 return True
@@ -91,10 +91,9 @@ def _build_identity(info: os.stat_result | None) -> tuple[int, ...] | None:
 
 
 class Journal:
-    """The journal as a file: there as long as it holds records, and a little longer than they are.
+    """The journal as a file: it exists while it has records, and is a little longer than they are.
 
-    It is never asked for its state in the file system: a file whose times somebody has looked at costs the next
-    sync more.
+    An append never reads its metadata: after a stat, the next sync of a file costs more.
     """
 
     __slots__ = ("_fd", "_refusal", "path")
@@ -102,7 +101,7 @@ class Journal:
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = -1
-        self._refusal: OSError | None = None  # why it can't be written
+        self._refusal: OSError | None = None  # why it is not writable
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError):
@@ -110,7 +109,7 @@ class Journal:
         except OSError as error:
             if error.errno not in _READ_ONLY_ERRORS:
                 raise
-            self._fd = files.open_in_project(path)  # one that may only be read; or none of ours, which is told
+            self._fd = files.open_in_project(path)  # a read-only one; this raises if it is not ours
             self._refusal = error
 
     @property
@@ -119,7 +118,7 @@ class Journal:
 
     @property
     def head(self) -> str:
-        """The first line, which names the journal."""
+        """The first line, which identifies the journal."""
         return journal.read_head(self._fd) if self._fd >= 0 else ""
 
     def read(self, start: int, end: int) -> bytes:
@@ -127,16 +126,16 @@ class Journal:
 
     @property
     def size(self) -> int:
-        """With the room for further lines. What is no file is told here, before anything is read from it."""
+        """With the spare room. Raises if it is not a regular file, before anything is read from it."""
         if self._fd < 0:
             return 0
         info = os.fstat(self._fd)
         if not stat.S_ISREG(info.st_mode):
-            os.close(files.open_in_project(self.path))  # which raises
+            os.close(files.open_in_project(self.path))  # raises
         return info.st_size
 
     def write(self, data: bytes, position: int, end: int, like: os.stat_result | None = None) -> int:
-        """One synced write; tells where the file ends now, if it ended at `end`. If it fails, all is as it was."""
+        """One synced write; returns the new end of the file, which ended at `end`. A failure changes nothing."""
         if self._refusal:
             raise self._refusal
         is_new = position == 0
@@ -173,10 +172,10 @@ class Journal:
 
 
 class HistoryLock:
-    """The lock of the history: on its folder, which nobody cleans away while there is something in it.
+    """The lock of the history: on its folder, which can't be removed while it contains files.
 
-    It stays open in between: an append should cost little more than its write. Where folders can't be locked, as on
-    network file systems, a file in it has to do.
+    It stays open in between, so that an append costs little more than its write. If folders can't be locked, as on
+    network file systems, a file in it is locked instead.
     """
 
     def __init__(self, folder: str) -> None:
@@ -184,7 +183,7 @@ class HistoryLock:
         self._path = folder
         self._fd = -1
         self._locked = (0, 0)
-        self.stamp = -1  # when a file was last made, renamed or removed in the folder
+        self.stamp = -1  # when a file in the folder was last created, renamed or removed
         self._journal: Journal | None = None
         self._journal_stamp = -1
 
@@ -212,7 +211,7 @@ class HistoryLock:
         return fd
 
     def _is_there(self) -> bool:
-        """Whether what we have locked is still what others would lock."""
+        """Whether other processes would still lock the same file or folder."""
         try:
             info = os.stat(self._path)
         except FileNotFoundError:
@@ -221,10 +220,10 @@ class HistoryLock:
         return (info.st_dev, info.st_ino) == self._locked
 
     def open_journal(self, path: str, *, anew: bool = False) -> Journal:
-        """The journal, which stays open as long as no file comes into the folder or leaves it.
+        """The journal, which stays open until a file is added to the folder or removed from it.
 
-        Clocks of file systems are coarse: somebody may have been quicker than a tick. So one that was not there is
-        looked for again, and so is any journal when the document is another one (`anew`): who folds replaces both.
+        File system clocks are coarse, so another process may have changed the folder within one tick. So a missing
+        journal is looked up again, and so is any journal if the document changed (`anew`): a fold replaces both.
         """
         known = self._journal
         if anew or known is None or not known.is_there or self.stamp < 0 or self._journal_stamp != self.stamp:
@@ -256,7 +255,7 @@ class HistoryLock:
 class HistoryState:
     """Document and journal while their lock is held, and the catalog of both.
 
-    Who only asks makes nothing, and needs no lock where there is no folder yet.
+    A query creates nothing, and needs no lock if there is no folder yet.
     """
 
     __slots__ = ("_journal_path", "_lock", "_path", "_write", "catalog", "document", "has_more", "is_torn", "journal")
@@ -268,8 +267,8 @@ class HistoryState:
         self._journal_path = journal_path
         self._lock: HistoryLock | None = lock
         self._write = write
-        self.has_more = False  # whether the journal has more than the catalog knows
-        self.is_torn = False  # whether something stands in the journal behind its last whole line
+        self.has_more = False  # whether the journal has lines that are not in the catalog
+        self.is_torn = False  # whether the journal has something after its last complete line
 
     def __enter__(self) -> HistoryState:
         try:
@@ -299,7 +298,7 @@ class HistoryState:
             self._lock.__exit__()
 
     def reopen_journal(self) -> None:
-        """Opens the journal anew."""
+        """Opens the journal again."""
         if self._lock:
             self.journal = self._lock.open_journal(self._journal_path, anew=True)
 
@@ -318,7 +317,7 @@ class HistoryState:
         if not facts.read_to:
             self.has_more = self.journal.is_there
             return True
-        # Another journal, or an older copy of this one that somebody has put back, differs in that line.
+        # Another journal, or a restored older copy of this one, differs in that line.
         length = facts.read_to - facts.last
         tail = self.journal.read(facts.last, facts.read_to + 1) if self.journal.is_there else b""
         self.has_more = tail[length:] not in (b"", b"\0")

@@ -2,11 +2,11 @@
 
     append ──► journal, synced ──► fold: a new progress.json in the place of the old one, and an empty journal
                      ▲
-    questions ── catalog (what stands where) ──► the few records that are asked for
+    queries ── catalog (positions) ──► the few requested records
 
-One lock, on the folder, for whoever writes and whoever asks. While the document is small, an append is a fold;
-later it is one synced line, and a fold comes when the journal has grown to a tenth of the document. Every batch in the
-journal can be applied twice without harm, so a fold that was killed between its two steps needs no repair.
+One lock, on the folder, covers both writes and queries. While the document is small, an append is a fold; later it is
+one synced line, and a fold happens when the journal has grown to a tenth of the document. Every batch in the journal
+can be applied twice without harm, so a fold that was killed between its two steps needs no repair.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-_SHARE = 10  # the journal is folded when it has grown to this part of the document
-_UNSETTLED = 1 << 20  # so much of the journal waits until it goes into the index: that is dear, and cheap to read again
-# Fields that refer to something, or say one of a few words. All others are texts that an agent may have written.
+_SHARE = 10  # the journal is folded when it reaches 1/_SHARE of the document's size
+_UNSETTLED = 1 << 20  # bytes of the journal before it goes into the index, which costs more than reading it again
+# Fields with references or fixed words. All others are texts that an agent may have written.
 _NO_FREE_TEXT = {
     *("id", "prd_id", "timestamp", "iteration", "status", "type", "category", "severity", "action_taken", "confidence"),
     *("related_learning_id", "source_prd_id", "source_entry_id", "created_at", "discovered_at", "recovery_action"),
 }
-_MOST_FAULTS = 2  # of the index: after the first, it is made anew
-_MAX_TRIES = 20  # so often do we begin anew when somebody who knows no lock replaces the document
+_MOST_FAULTS = 2  # of the index: after the first, it is rebuilt
+_MAX_TRIES = 20  # if a program that ignores the lock keeps replacing the document
 
 
 class Store:
-    """Document, journal and index of one project: appending and folding, and the state of both for whoever asks."""
+    """Document, journal and index of one project: appending, folding, and querying their state."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -59,26 +59,26 @@ class Store:
         self.journal_path = os.path.join(self.folder, "progress.journal")
         self.damaged_path = os.path.join(self.folder, "progress.journal.damaged")
         self.index_path = os.path.join(self.folder, "progress.index")
-        self.notices: list[str] = []  # what went wrong meanwhile, and was answered for; somebody should hear of it
+        self.notices: list[str] = []  # problems that were handled, but that people should see
         self._index_faults = 0
         self._had_document = False
         self._is_checked = False
-        self._failed_fold: dict[str, int] = {}  # the journal that could not be folded, and when to try again
-        self._undo = files.Undo()  # of what was not there before the first use
+        self._failed_fold: dict[str, int] = {}  # the journal that could not be folded, and its size for the next try
+        self._undo = files.Undo()  # for what did not exist before the first use
         self._begin()
         _all.add(self)
         self._secrets = secrets.list_values()
         self._secret_texts = [msgspec.json.encode(secret)[1:-1] for secret in self._secrets]
 
     def _begin(self) -> None:
-        """What belongs to one process: after a fork, neither locks nor connections to SQLite are of any use."""
+        """Sets up the state of one process: after a fork, neither locks nor SQLite connections can be used."""
         self._lock = HistoryLock(self.folder)
         self._turn = threading.RLock()
         self._catalog: Catalog | None = None
-        self._state: HistoryState | None = None  # the one that is open
+        self._state: HistoryState | None = None  # the open one
 
     def close(self) -> None:
-        """Gives back what it holds open; it can be used again. Whoever forgets this loses nothing."""
+        """Closes its files; it can be used again. Nothing is lost if this is not called."""
         with self._turn:
             self._forget()
             self._lock.close()
@@ -86,10 +86,10 @@ class Store:
     # --- opening --------------------------------------------------------------------------------
 
     def first_use(self) -> None:
-        """What has to be done once, before anything else."""
+        """Called once, before anything else."""
 
     def ask(self, question: Callable[[HistoryState], Result]) -> Result:
-        """Answers a question from document and journal as they are now."""
+        """Runs a query on the current document and journal."""
         return self._with_state(lambda state: question(self._settled(state)), write=False)
 
     def next_iteration(self, prd_id: str) -> int:
@@ -99,12 +99,12 @@ class Store:
     def _with_state(self, work: Callable[[HistoryState], Result], *, write: bool) -> Result:
         with self._turn:
             self.first_use()
-            if self._state:  # somebody asks from inside of what is being written
+            if self._state:  # a query from inside a write
                 return work(self._state)
             return self._patiently(work, write=write)
 
     def _patiently(self, work: Callable[[HistoryState], Result], *, write: bool) -> Result:
-        """Does something with document and journal, anew if they change under our hands, or the index fails."""
+        """Works with document and journal; starts again if they change meanwhile, or the index fails."""
         for _ in range(_MAX_TRIES):
             try:
                 self._check_folder()
@@ -126,13 +126,13 @@ class Store:
         raise CorruptState(f"{self.path} keeps changing: wait until the other program is finished, then try again")
 
     def _check_folder(self) -> None:
-        """A link that came with somebody's repository must not lead us away."""
+        """A link in a cloned repository must not redirect us."""
         if not self._is_checked and os.path.lexists(self.folder):
             files.ensure_folder(self.folder)
             self._is_checked = True
 
     def _follow_others(self) -> None:
-        """Another process may have begun the history that stands apart from another program's file."""
+        """Another process may have created the history under the separate name, besides another program's file."""
         apart = layout.history_apart(self.root)
         if self.path != apart and os.path.lexists(apart):
             self.path = apart
@@ -145,20 +145,20 @@ class Store:
                 self._index_faults = 0
             return done
         except BaseException as error:
-            self._forget()  # it may be ahead of what was written
+            self._forget()  # it may be ahead of the files
             if isinstance(error, RalphError | OSError):
                 self._take_back(state)
             raise
 
     def _take_back(self, state: HistoryState) -> None:
-        """A refused command leaves nothing behind. The lock is still held: whoever waits for it looks for another."""
+        """A refused command leaves nothing behind. The lock is still held: a waiting process will lock a new folder."""
         if state.is_locked and not (os.path.lexists(self.path) or os.path.lexists(self.journal_path)):
             self._undo.roll_back()
 
     # --- the catalog ----------------------------------------------------------------------------
 
     def _find_catalog(self, state: HistoryState) -> Catalog:
-        """The catalog of what is there now: the one that we have, the one in the file, or a new one."""
+        """The catalog for the current files: the one in memory, the one in the index file, or a new one."""
         catalog = self._catalog
         if catalog is None or not state.fits(catalog.facts):
             self._forget()
@@ -171,21 +171,21 @@ class Store:
         return catalog
 
     def _wait_for_document(self, state: HistoryState) -> None:
-        """Other programs put a new file in place by removing the old one first: then there is none for a moment."""
+        """Some programs remove the old file before they put a new one in place: then it is missing for a moment."""
         is_there = state.document.info is not None
         if not is_there and (self._had_document or state.journal.is_there) and state.document.is_changing():
             raise DocumentChanged
         self._had_document = is_there
 
     def _settled(self, state: HistoryState) -> HistoryState:
-        """With everything in the tables. Another process may have put it there already."""
+        """Puts everything into the tables. Another process may already have done so."""
         if state.catalog.is_filed and state.catalog.refresh():
             state.catalog = self._find_catalog(state)
         state.catalog.settle()
         return state
 
     def _can_save_index(self, state: HistoryState) -> bool:
-        """Only a big history has its index in a file. Where that can't be used, it is done without."""
+        """Only a large history has its index in a file. If that can't be used, it works without."""
         return self._index_faults < _MOST_FAULTS and state.is_locked and not state.is_small
 
     def _load_index(self, state: HistoryState) -> Catalog | None:
@@ -198,7 +198,7 @@ class Store:
         return catalog
 
     def _made(self, state: HistoryState) -> Catalog:
-        """Reads the whole document. A big one leaves an index behind, so that this happens once."""
+        """Reads the whole document. For a large one, the index is saved, so that this happens only once."""
         catalog = Catalog.in_memory()
         catalog.facts.identity = state.document.identity
         data = state.read(0, state.document.size)
@@ -206,12 +206,12 @@ class Store:
             catalog.fill(data)
         except InvalidDocument as error:
             if state.document.is_changing() or self._step_aside(data):
-                raise DocumentChanged from None  # it was read while being written, or ours is another one
+                raise DocumentChanged from None  # it was read while being written, or is not ours
             raise self.build_corrupt_error(error) from None
         return self._save_index(catalog, state) or catalog
 
     def _step_aside(self, data: bytes) -> bool:
-        """Leave another program's progress.json alone: from now on ours has another name."""
+        """Leaves another program's progress.json alone: from now on, ours has another name."""
         apart = layout.history_apart(self.root)
         if self.path == apart or not neighbour.is_foreign(data):
             return False
@@ -223,7 +223,7 @@ class Store:
         return CorruptState(f"{self.path}: {error}{advice} (the file is not changed)")
 
     def _save_index(self, catalog: Catalog, state: HistoryState) -> Catalog | None:
-        """The same catalog in a file beside the journal, where one can be written."""
+        """Saves the catalog to a file next to the journal, if possible."""
         if not self._can_save_index(state):
             return None
         aside = f"{self.index_path}.aside"
@@ -236,7 +236,7 @@ class Store:
             filed = Catalog.from_file(self.index_path)
         except (OSError, sqlite3.Error):
             self._remove_index()
-            return None  # a folder that we may only read, or a full disk: then it is made again next time
+            return None  # a read-only folder, or a full disk: it is built again next time
         if filed:
             catalog.close()
         return filed
@@ -253,10 +253,10 @@ class Store:
             try:
                 os.unlink(path)
             except OSError:
-                pass  # it is only a cache; what can't be removed is not believed either
+                pass  # only a cache; one that can't be removed is not used either
 
     def whole_document(self) -> tuple[bytes, bool] | None:
-        """The document as it lies there, and whether its layout is known; None if there is more to it than that."""
+        """The document's bytes, and whether its layout is known; None if they are not the whole history."""
         with self._turn:
             self.first_use()
             if self._state:
@@ -278,11 +278,11 @@ class Store:
     # --- writing --------------------------------------------------------------------------------
 
     def write(self, make: Callable[[HistoryState], Batch]) -> Batch:
-        """Writes a batch that is made while the lock is held; tells what of it was new, with its final ids."""
+        """Writes a batch that is built while the lock is held; returns what was new, with final ids."""
         return self._with_state(lambda state: self._write(state, make(state)), write=True)
 
     def create(self, batch: Batch) -> bool:
-        """Makes the document, with these records in it, if there is none; tells whether it did."""
+        """Creates the document with these records, if there is none; returns whether it did."""
 
         def make(state: HistoryState) -> bool:
             if state.document.info is None:
@@ -293,12 +293,12 @@ class Store:
         return self._with_state(make, write=True)
 
     def masked(self, text: str) -> str:
-        """The text as it would stand in the history: without secrets."""
+        """The text as the history would contain it: without secrets."""
         return str(secrets.mask(text, self._secrets))
 
     def _write(self, state: HistoryState, wanted: Batch) -> Batch:
         if state.catalog.facts.mend:
-            self._fold(state)  # before anything is added to a journal that does not apply as it is written
+            self._fold(state)  # nothing may be added to a journal that does not apply as it is written
         data, wanted = self._prepare_batch(wanted)
         if wanted.is_more_than_entries or state.catalog.is_behind(_UNSETTLED):
             self._settled(state)
@@ -312,7 +312,7 @@ class Store:
         return batch
 
     def _prepare_batch(self, batch: Batch) -> tuple[bytes, Batch]:
-        """The batch as JSON and read back: every field checked, no secret in its texts. Raises InvalidValue."""
+        """The batch as JSON, and parsed again: every field checked, no secret in its texts. Raises InvalidValue."""
         data = _encode_batch(batch)
         if self._secret_texts and any(text in data for text in self._secret_texts):
             plain = secrets.mask(msgspec.json.decode(data), self._secrets, except_for=_NO_FREE_TEXT)
@@ -325,7 +325,7 @@ class Store:
             raise InvalidValue(schema.explain(error, msgspec.json.decode(data), Progress)) from None
 
     def _add_line(self, state: HistoryState, batch: Batch, data: bytes) -> None:
-        """One synced write behind the last whole line. If that fails, the journal is as it was."""
+        """One synced write after the last complete line. On failure, the journal is unchanged."""
         facts = state.catalog.facts
         head = b"" if facts.read_to else journal.build_head()
         line = journal.encode_line(data)
@@ -345,7 +345,7 @@ class Store:
     # --- folding --------------------------------------------------------------------------------
 
     def fold(self) -> bool:
-        """Puts everything into progress.json; tells whether there was anything to put."""
+        """Puts everything into progress.json; returns whether there was anything to fold."""
         if not os.path.lexists(self.journal_path):
             return False
         return self._with_state(self._fold_all, write=True)
@@ -357,7 +357,7 @@ class Store:
         return False
 
     def _fold_now_or_later(self, state: HistoryState) -> None:
-        """What was to be written is safe in the journal. A fold that fails is tried again when that has doubled."""
+        """The new records are already safe in the journal. A failed fold is tried again when that has doubled."""
         facts = state.catalog.facts
         try:
             self._fold(state)
@@ -385,9 +385,9 @@ class Store:
         self._note_fold(state, grown, new)
 
     def _note_fold(self, state: HistoryState, grown: DocumentUpdate, new: os.stat_result) -> None:
-        """The records are where they belong. Whatever fails here, what is where will be read again."""
+        """The records are in the document. If anything fails here, the index is rebuilt."""
         catalog = state.catalog
-        if not state.document.is_version(new):  # somebody has put another one in its place already
+        if not state.document.is_version(new):  # another program has already replaced it
             self._forget()
             return
         try:
@@ -400,11 +400,11 @@ class Store:
             self._remove_index()
 
     def _set_aside(self, catalog: Catalog) -> None:
-        """Saves the records that can't be used, before the journal that holds them is emptied."""
+        """Saves the unusable records before their journal is removed."""
         problems = catalog.problems()
         if not problems:
             return
-        known = _read_lines(self.damaged_path)  # a fold that was killed may have saved them already
+        known = _read_lines(self.damaged_path)  # a killed fold may already have saved them
         fresh = {text: reason for text, reason in problems if text not in known}
         files.append(self.damaged_path, b"".join(b"# %b\n%b\n" % (fresh[text].encode(), text) for text in fresh))
         for _, reason in problems:
@@ -423,7 +423,7 @@ os.register_at_fork(after_in_child=_begin_all)
 
 
 def _read_new_lines(catalog: Catalog, state: HistoryState) -> None:
-    """Reads what has been added to the journal since."""
+    """Reads the new lines of the journal."""
     facts = catalog.facts
     catalog.journal_end = state.journal.size
     found = journal.read_lines(state.read_journal(facts.read_to, catalog.journal_end), facts.read_to)
@@ -437,7 +437,7 @@ def _read_new_lines(catalog: Catalog, state: HistoryState) -> None:
         facts.read_to += found.length
     if facts.mend or any(line.batch and line.batch.is_more_than_entries for line in found.lines):
         catalog.settle()
-        catalog.note()  # a part of it may be in the tables already, which the facts don't know yet
+        catalog.note()  # part of it may already be in the tables, but not in the stored facts
     catalog.db.execute("COMMIT")
 
 
@@ -466,7 +466,7 @@ def _apply_line(catalog: Catalog, state: HistoryState, line: journal.JournalLine
 def _encode_batch(batch: Batch) -> bytes:
     try:
         return journal.encode(batch)
-    except (TypeError, ValueError) as error:  # also a UnicodeEncodeError
+    except (TypeError, ValueError) as error:  # includes UnicodeEncodeError
         raise InvalidValue(f"the record can't be written as JSON: {error}") from None
 
 

@@ -1,1 +1,1 @@
-"""From what an agent left to a verdict, and from a verdict to a decision."""
+"""Turns the work of an agent into a verdict, and a verdict into a decision."""

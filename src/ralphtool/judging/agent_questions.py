@@ -1,13 +1,13 @@
-"""What an agent asks a human at the end of its final message, and whether two questions are the same one."""
+"""The question that an agent asks at the end of its final message, and whether two questions are the same."""
 
 from __future__ import annotations
 
 import re
 
-_LONGEST = 20_000  # characters of the end of a message that are read
+_LONGEST = 20_000  # characters read from the end of a message
 _SHOWN = 2000  # characters of a question, with its choices
 _LONGEST_CLOSING = 160
-_SAME = 0.6  # so much of the shorter question's words is shared
+_SAME = 0.6  # the share of the shorter question's words that must be in both
 
 _PROMISE = re.compile(r"^\s*<promise>[^\n]*$", re.MULTILINE)
 _FENCED = re.compile(r"^\s*(`{3,}|~{3,})[^\n]*\n.*?^\s*\1[^\n]*$", re.MULTILINE | re.DOTALL)
@@ -15,7 +15,7 @@ _PARAGRAPH = re.compile(r"\n[ \t]*\n")
 _SENTENCE = re.compile(r"(?<=[.!?\uff1f\u061f])[\"')*_`]*\s+|\n")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\(?\w[.)])\s")
 _MARKS = " \t\"'*_`)]}>"
-# A request is a question without its mark.
+# A request is a question without a question mark.
 _REQUEST = re.compile(
     r"\b(?:please|kindly|you need to|could you|i need you to) (?:\w+ ){0,2}"
     r"(?:tell|specify|clarify|confirm|decide|choose|pick|say|name|provide|advise|let me know (?:which|what|how))\b"
@@ -23,7 +23,7 @@ _REQUEST = re.compile(
     r"|\b(?:needs?|requires?|waiting for|awaiting) (?:a|your) (?:\w+ )?(?:decision|answer|input|choice)\b",
     re.IGNORECASE,
 )
-# What an agent says out of politeness, around what it wants to know or without wanting to know anything.
+# Polite phrases around a question, or without one.
 _CLOSING = re.compile(
     r"\W*(?:please )?(?:let me know|tell me|once (?:i|you)|i(?:'ll| will| can) |as soon as|waiting|thanks|thank you)\b",
     re.IGNORECASE,
@@ -40,7 +40,7 @@ _OFFER = re.compile(
 
 
 def find_question(message: str) -> str:
-    """The question that a message ends with, with the choices below it; empty if it asks for no decision."""
+    """The question at the end of a message, with the choices below it; empty if it asks for no decision."""
     text = _PROMISE.sub("", _FENCED.sub("", message[-_LONGEST:].replace("\r\n", "\n")))
     below: list[str] = []
     for paragraph in reversed([one.strip() for one in _PARAGRAPH.split(text) if one.strip()]):
@@ -53,8 +53,8 @@ def find_question(message: str) -> str:
 
 
 def is_same_question(one: str, other: str) -> bool:
-    """Whether two questions ask the same, in whatever words."""
-    from ralphtool.memory import tokens, word_frequency  # which read a table
+    """Whether two questions ask the same thing, even in different words."""
+    from ralphtool.memory import tokens, word_frequency  # they read a table
 
     asked, again = (" ".join(_list_asking(text)) or text for text in (one, other))
     if tokens.split_plain_words(asked) == tokens.split_plain_words(again):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Story
 
 _MARKER = "(may change tests)"
-# Words that ask for another behaviour than there was. To add or to fix something is no such word.
+# Words that ask for different behaviour. "Add" and "fix" are not among them.
 _CHANGES = re.compile(
     r"\b(?:remov\w*|delet\w*|drop(?:s|ped|ping)?|replac\w*|renam\w*|chang\w*|instead|no longer|switch\w*|deprecat\w*"
     r"|migrat\w*|convert\w*|rather than|not any ?more|anymore|update[sd]?|updating|becomes?|breaking|obsolete"
@@ -21,7 +21,7 @@ _CHANGES = re.compile(
     r"|expected (?:value|output|result)s?|snapshots?)\b",
     re.IGNORECASE,
 )
-# A sentence that asks for no other behaviour, whatever its verbs are.
+# Words of a sentence that does not ask for different behaviour, whatever its verbs are.
 _KEEPS = re.compile(
     r"\b(?:not|never|without|un(?:changed|touched|affected)|stays?|keeps?|remains?|same"
     r"|as (?:it|they) (?:is|are|was|were)|document\w*|docs?|docstrings?"
@@ -42,9 +42,9 @@ _COMMON = frozenset(_COMMON_WORDS.split())
 
 
 def find_allowance(story: Story, lost: Sequence[str], paths: Iterable[str], patterns: Sequence[str]) -> str:
-    """Why these tests may fail as they were, in words for people; empty where nothing says so.
+    """Why the old versions of these tests may fail, in words for people; empty if nothing permits it.
 
-    `lost` are the names of the tests, `paths` the test files that were changed.
+    `lost` has the names of the tests, `paths` the test files that were changed.
     """
     said = [story.title, story.description or "", *(task.text for task in story.tasks)]
     if any(_MARKER in " ".join(text.casefold().split()) for text in said):
@@ -58,19 +58,19 @@ def find_allowance(story: Story, lost: Sequence[str], paths: Iterable[str], patt
 
 
 def _is_covered(name: str, paths: Iterable[str], patterns: Sequence[str]) -> bool:
-    """Whether the file of a test fits a pattern. Its name holds the file, or it is in one of the changed ones."""
+    """Whether the file of a test matches a pattern. The test's name starts with that file's path, or its end."""
     file = re.split(r"::| > ", name)[0]
     named = [path for path in paths if path == file or path.endswith(f"/{file}")] or [file]
     return any(fnmatchcase(path, pattern) for path in named for pattern in patterns)
 
 
 def _asks_for_change(sentence: str) -> bool:
-    """Whether it wants another behaviour; "Do not change the total" and "Update the documentation" don't."""
+    """Whether it asks for different behaviour; "Do not change the total" and "Update the documentation" don't."""
     return _CHANGES.search(sentence) is not None and _KEEPS.search(_NO_LONGER.sub("", sentence)) is None
 
 
 def _shares_word(text: str, name: str) -> bool:
-    """By the name of the test itself: its file and its class are shared with others."""
+    """Compares only the name of the test itself: other tests share its file and class."""
     bare = re.split(r"::| > |(?<=\w)\.(?=\w)", re.sub(r"\[.*|\s\(.*", "", name))[-1]
     return bool(_list_words(text) & _list_words(bare))
 
@@ -81,7 +81,7 @@ def _list_words(text: str) -> set[str]:
 
 
 def _stem(word: str) -> str:
-    """The same for `greets`, `greeting` and `greeted`; rough, as both sides are cut the same way."""
+    """The same for `greets`, `greeting` and `greeted`; roughly, since both sides are cut the same way."""
     for ending in ("ings", "ing", "ies", "ied", "ers", "er", "ed", "es", "s", "y", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]

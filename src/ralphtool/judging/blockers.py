@@ -1,4 +1,4 @@
-"""Is something that an agent names as missing really missing? Looked up here, before a human is bothered."""
+"""Checks whether something that an agent reports as missing is really missing, before a human is asked."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _LazyPattern:
-    """A pattern that is compiled when it is first used: most runs never are blocked."""
+    """A pattern that is compiled on first use: most runs are never blocked."""
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         self._pattern = pattern
@@ -30,8 +30,8 @@ class _LazyPattern:
         return self.compiled.finditer(text)
 
 
-# What is only mentioned proves nothing: a clause counts if it says that something is not there, and what stands right
-# behind "no" or "needs" does.
+# A mere mention proves nothing. What counts is a clause that says that something is missing, or the words right after
+# "no" or "needs".
 _CLAUSE = _LazyPattern(r"[;!?()\n]|\.(?=\s|$)|\bbut\b")
 _STATES = (
     "set|found|there|here|installed|available|defined|present|provided|given|configured|reachable|listening|running|"
@@ -48,7 +48,7 @@ _LACKS = _LazyPattern(
 _WANTS = _LazyPattern(r"\b(?:no|without|needs?|needed|requires?)((?:\s+\S+){1,5})", re.IGNORECASE)
 _VARIABLE = _LazyPattern(r"\b[A-Z][A-Z0-9_]*_[A-Z0-9_]*[A-Z][A-Z0-9_]*\b")
 _QUOTED = _LazyPattern(r"[`'\"]([^`'\"\n]{1,200})[`'\"]")
-# A slash alone makes no file: and/or, origin/main, /api/login. The last part has to look like a file's name.
+# A slash alone does not make a path: and/or, origin/main, /api/login. The last part must look like a file name.
 _PATH = _LazyPattern(
     r"(?<![\w/.-])(?:~|\.{1,2})?/?(?:[\w.-]+/)+[\w-]*\.\w+|(?<![\w/.-])(?:[\w-]+\.(?:json|toml|ya?ml|env|pem|key|csv|sql|txt|md)|\.env(?:\.\w+)?)\b"
 )
@@ -65,12 +65,12 @@ _COMMAND = _LazyPattern(
     r"|([A-Za-z0-9][\w.+-]*): (?:command )?not found",
     re.IGNORECASE,
 )
-# Of other machines only those are asked that the user has named himself.
+# Matches only local ports: other machines are contacted only if the user has named them.
 _PORT = _LazyPattern(
     r"\bports?\s+(\d{2,5})\b|\b(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):(\d{2,5})\b", re.IGNORECASE
 )
 _TAKEN = _LazyPattern(r"\b(?:in use|taken|occupied|busy|allocated|already bound|EADDRINUSE)\b", re.IGNORECASE)
-_CONNECT_SECONDS = 1.0  # seconds
+_CONNECT_SECONDS = 1.0
 _NO_FILES = ("file", "it", "there", "that", "this", "which")
 _NOTHING = "it names nothing that can be checked"
 _LONGEST = 10_000
@@ -78,14 +78,14 @@ _LONGEST_ANSWER = 500
 
 
 class BlockerCheck(Struct, frozen=True):
-    """What came of looking: `is_real` is None when nothing was named that can be looked up."""
+    """The result of a check: `is_real` is None if nothing was named that can be looked up."""
 
     is_real: bool | None
     found: str
 
 
 class Needs(Protocol):
-    """What a project needs to have, as `[blockers]` tells."""
+    """What a project needs, according to `[blockers]`."""
 
     @property
     def variables(self) -> Sequence[str]: ...
@@ -98,9 +98,9 @@ class Needs(Protocol):
 
 
 def check_claim(text: str, root: str, environ: Mapping[str, str], needs: Needs | None = None) -> BlockerCheck:
-    """Looks for what a claimed blocker names, and for what the project needs, as far as the claim mentions it.
+    """Looks up what a claimed blocker names, and those needs of the project that the claim mentions.
 
-    A claim that names nothing is real if something is missing that the project needs; nobody can tell otherwise.
+    A claim that names nothing is real if something is missing that the project needs; otherwise it is undecided.
     """
     text = _extract_missing_claims(text[:_LONGEST])
     things = _Lookup(root, environ)
@@ -116,13 +116,13 @@ def check_claim(text: str, root: str, environ: Mapping[str, str], needs: Needs |
 
 
 def _extract_missing_claims(text: str) -> str:
-    """The parts of a claim that say of something that it is not there."""
+    """The parts of a claim that say that something is missing."""
     clauses = _CLAUSE.compiled.split(text.replace("\u2019", "'"))
     return "\n".join(one if _LACKS.compiled.search(one) else "\n".join(_WANTS.compiled.findall(one)) for one in clauses)
 
 
 class _Lookup:
-    """Looks things up, and tells of each whether it is there."""
+    """Looks things up, and returns for each whether it exists."""
 
     def __init__(self, root: str, environ: Mapping[str, str]) -> None:
         self._root = root
@@ -146,13 +146,13 @@ def _list_missing(named: Mapping[str, bool]) -> list[str]:
 
 
 def _is_mentioned(text: str, name: str) -> bool:
-    """Whether a name stands in a text as a word of its own; of a host with a port, the port is enough."""
+    """Whether a name occurs in a text as a whole word; for a host with a port, the port is enough."""
     own = name.rpartition(":")[2]
     return re.search(rf"(?<![\w-]){re.escape(own)}(?![\w-])", text, re.IGNORECASE) is not None
 
 
 def parse_answer(message: str, token: str) -> BlockerCheck | None:
-    """What an agent that looked into a blocker found, by the last line of its final message."""
+    """The result of an agent that checked a blocker, from the last line of its final message."""
     line = message.rstrip().rpartition("\n")[2].strip()
     for word, is_real in (("REAL", True), ("UNREAL", False)):
         start = f"<promise>{word}:{token}:"
@@ -163,7 +163,7 @@ def parse_answer(message: str, token: str) -> BlockerCheck | None:
 
 
 def _clean_line(text: str) -> str:
-    """What somebody else wrote, as a line that does nothing to a terminal or a page."""
+    """Untrusted text as one line that is safe for a terminal or a page."""
     words = "".join(mark if mark.isprintable() else " " for mark in text[:_LONGEST_ANSWER]).split()
     return " ".join(words).replace("<", "(").replace(">", ")")
 
@@ -184,7 +184,7 @@ def _find_paths(text: str) -> list[str]:
 
 
 def _find_ports(text: str) -> list[str]:
-    """Ports that should answer. That one is taken is another trouble, and its answer would prove the contrary."""
+    """Ports that should answer. Empty if the claim is that a port is in use: an answer would prove the opposite."""
     return (
         [] if _TAKEN.compiled.search(text) else [port for port in _find_all(_PORT, text) if 0 < int(port) < 65536][:5]
     )
@@ -202,5 +202,5 @@ def _is_answering(place: str) -> bool:
 def _exists(root: str, path: str) -> bool:
     try:
         return os.path.lexists(os.path.join(root, os.path.expanduser(path)))
-    except ValueError:  # no path can be that
+    except ValueError:  # not a valid path
         return False

@@ -12,17 +12,17 @@ if TYPE_CHECKING:
 
     from ralphtool.specs import Story
 
-MOST_TASKS = 8  # of a story that one iteration can do
+MOST_TASKS = 8  # that one iteration can do
 MOST_STORIES = 20
-_MOST_WORDS = 500  # of a story with its tasks
+_MOST_WORDS = 500  # in a story with its tasks
 _MOST_PLACES = 5  # folders or files that one task may name before it is more than one task
-# What can show that a task is done. Words of other languages are often the same, and code in backticks is one anywhere.
+# What can show that a task is done. The words are often the same in other human languages; code in backticks counts.
 _PROOF = re.compile(
     r"`[^`]+`|\btest|\b(assert|reject|accept|return|print|fail|exit|verif|refus|respond|show)\w*|"
     r"\b(checks?|checked|pass(es)?|prov(e|es|en|ed)|proofs?|answers?|given|when|then|scenarios?|benchmarks?)\b",
     re.IGNORECASE,
 )
-# What nobody can say of whether it is done.
+# Words that leave open when a task is done.
 _VAGUE = re.compile(
     r"\b(etc\.?|and so on|as needed|as necessary|if (needed|necessary)|where appropriate|tbd|to be decided|"
     r"properly|nicely|user[- ]friendly|clean ?up|improve|polish|various|misc\w*|some tests|more tests)(?=\W|$)",
@@ -32,7 +32,7 @@ _CODE = re.compile(r"`[^`]+`")
 
 
 class DraftProblem(Struct, frozen=True, kw_only=True):
-    """Something in a draft that would cost attempts; `story` is empty where it is about the whole change."""
+    """Something in a draft that would cost attempts; `story` is empty if it concerns the whole change."""
 
     rule: str
     text: str  # what is wrong, and what to do
@@ -40,7 +40,7 @@ class DraftProblem(Struct, frozen=True, kw_only=True):
 
 
 def find_problems(stories: Sequence[Story], scenarios: int | None) -> list[DraftProblem]:
-    """What is wrong with the stories of a draft. `scenarios` is how many it has; None for a format without any."""
+    """The problems of a draft's stories. `scenarios` is the number of scenarios; None if the format has none."""
     return [*_check_change(stories, scenarios), *(problem for story in stories for problem in _check_story(story))]
 
 

@@ -1,4 +1,4 @@
-"""Gates: the commands that prove a story. What a result is, and which of its failures are new."""
+"""Gates: the commands that prove a story. Their results, and which of their failures are new."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ralphtool.judging.verdict import RedGate
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_READING = "tests by name"  # changed when a baseline holds more than before, so that earlier ones are made anew
+_READING = "tests by name"  # change it when a baseline contains more than before, so that earlier ones are rebuilt
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
-    """How one gate ended. `failed` are its failing tests; None where they can't be told.
+    """How one gate ended. `failed` has its failing tests; None if they are unknown.
 
     It is `ok` if its exit status is 0 and no failure is counted.
     """
@@ -42,7 +42,7 @@ class EarlierTests(Struct, frozen=True):
     """How many tests of a gate passed and failed before, and the names of those that passed.
 
     The names are compressed: the file of a change's state is written at every step, and a suite of 20,000 tests has a
-    megabyte of names that hardly differ from one another. A file of their own would need to be kept in step with it.
+    megabyte of very similar names. A separate file would have to be kept consistent with it.
     """
 
     passed: int
@@ -53,8 +53,8 @@ class EarlierTests(Struct, frozen=True):
 class Baseline(Struct, frozen=True):
     """The gates before a story began.
 
-    `red` has the failing tests of each that was red; None stands for the whole command. `tests` has what passed in each
-    that runs a test program.
+    `red` has the failing tests of each red gate; None stands for the whole command. `tests` has the earlier results of
+    each gate that runs a test program.
     """
 
     key: str
@@ -67,12 +67,12 @@ class Baseline(Struct, frozen=True):
         return tuple(command for command, one in self.tests.items() if one.passed + one.failed == 0)
 
 
-# --- what is new ------------------------------------------------------------------------------------
+# --- new failures -----------------------------------------------------------------------------------
 
 
 def build_key(tree: str | None, commands: Sequence[str]) -> str:
-    """What a baseline belongs to: the same files, and the same commands, read for the same results."""
-    import hashlib  # which loads OpenSSL
+    """Identifies a baseline: the same files and commands, and the same format of results."""
+    import hashlib  # loads OpenSSL
 
     return hashlib.sha256("\0".join([_READING, tree or "", *commands]).encode("utf-8", "replace")).hexdigest()
 
@@ -95,7 +95,7 @@ def _pack_names(names: Iterable[str]) -> bytes:
 
 
 def _unpack_names(packed: bytes) -> list[str]:
-    """A damaged file names nothing: then only the numbers are compared."""
+    """Empty if the file is damaged: then only the numbers are compared."""
     try:
         return list(filter(None, zlib.decompress(packed).decode("utf-8", "replace").split("\n")))
     except zlib.error:
@@ -103,12 +103,12 @@ def _unpack_names(packed: bytes) -> list[str]:
 
 
 def list_names(tests: EarlierTests) -> frozenset[str] | None:
-    """The tests that passed; None where they have no names."""
+    """The tests that passed; None if they have no names."""
     return frozenset(_unpack_names(tests.names)) if tests.names is not None else None
 
 
 def find_newly_red(results: Sequence[GateResult], before: Baseline) -> list[RedGate]:
-    """The failures that were not there before. Where a whole command was red, nothing of it can be called new."""
+    """The failures that did not occur before. If a whole command was red, none of its failures counts as new."""
     return [red for one in results if not one.ok and (red := _find_new_failure(one, before))]
 
 
@@ -133,11 +133,11 @@ def _describe_result(result: GateResult) -> str:
     return result.why or f"exit status {result.exit_code}"
 
 
-# --- what is gone -----------------------------------------------------------------------------------
+# --- missing tests ----------------------------------------------------------------------------------
 
 
 def find_vanished(results: Sequence[GateResult], before: Baseline) -> tuple[str, ...]:
-    """The tests that passed before and are gone or skipped now; where they have no names, how many fewer pass."""
+    """The tests that passed before and are now gone or skipped; if they have no names, how many fewer pass."""
     return tuple(
         name
         for one in results
@@ -156,7 +156,7 @@ def _find_vanished_tests(now: TestOutcomes | None, before: EarlierTests) -> list
 
 
 def _leave_out_parameters(gone: list[str], before: Iterable[str], now: Iterable[str]) -> list[str]:
-    """Leaves out tests with parameters that have other names in every run, such as the time, if as many are there."""
+    """Leaves out tests whose parameters vary from run to run, such as the time, if there are still as many."""
     if not gone:
         return []
     earlier, present = Counter(map(_strip_parameters, before)), Counter(map(_strip_parameters, now))

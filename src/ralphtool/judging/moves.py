@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.guard.model import FileChange
 
 _WORD = re.compile(r"[\w-]+")
-# What says where a project's own code lies, and nothing about how it is tested.
+# Keys that say where a project's own code is, and nothing about how it is tested.
 _KEY_NAMES = (
     "pythonpath tool pytest ini_options setuptools packages find where package-dir package_dir hatch build targets"
     " wheel poetry include from rootDir roots main module exports types typings files bin baseUrl paths path"
@@ -21,7 +21,7 @@ _KEYS = frozenset(_KEY_NAMES.split())
 
 
 def only_follows_moves(config: FileChange, changes: Sequence[FileChange]) -> bool:
-    """Every word that is new in it is a part of where a file lies now; every word that is gone, of where one lay."""
+    """Whether each new word is part of the new path of a moved file, and each removed word part of an old path."""
     moved = [one for one in changes if one.old_path and one.old is not None and one.new is not None]
     if config.old is None or config.new is None or not moved:
         return False

@@ -1,7 +1,7 @@
 """What "done" may claim: evidence goes in, a receipt or a reason to fail comes out. Nothing is run or read here.
 
-Three questions are answered by what was run. Is the suite green, and the same suite (gates)? Did anything break that
-worked before (replay: the tests as they were, on the new source)? Does anything show that the story was done (own
+Three kinds of runs answer three questions. Is the suite green, and is it the same suite (gates)? Did anything break
+that worked before (replay: the tests as they were, on the new source)? Does anything show that the story was done (own
 tests: the new tests, on the old source)? See docs/proof.md.
 """
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 3
 _SUSPICIONS = ("test-deleted", "test-skipped", "assertion-weakened", "test-config")
-_CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled when they are used: most runs begin long before that
-# Programs that look at code and run no test. Any other one may be a test program whose output is not known.
+_CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled on first use, long after most runs start
+# Programs that check code and run no tests. Any other program may be a test program with an unknown output format.
 _LINTER = (
     r"\b(?:ruff|mypy|pyright|flake8|pylint|black|isort|eslint|prettier|tsc|stylelint|biome|clippy|rustfmt|gofmt|vet"
     r"|golangci-lint|staticcheck|rubocop|shellcheck|hadolint|phpstan|psalm|ktlint|checkstyle|lint|lints|format|fmt"
@@ -30,7 +30,7 @@ _LINTER = (
 
 
 class SuiteRun(Struct, frozen=True, kw_only=True):
-    """One command and what it told about tests. A set is None where the program does not name them."""
+    """One command and its test results. A set is None if the program does not name its tests."""
 
     command: str
     ok: bool
@@ -55,34 +55,34 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
 
 
 class ProofEvidence(Struct, frozen=True, kw_only=True):
-    """All that was run and read for a story whose attempt claims to be complete."""
+    """Everything that was run and read for a story whose attempt claims to be complete."""
 
-    is_changed: bool = True  # anything but the spec
+    is_changed: bool = True  # something other than the spec was changed
     has_git: bool = True
-    explanation: str = ""  # what the agent observed as a finding
+    explanation: str = ""  # the agent's observation of type "finding"
     before: tuple[SuiteRun, ...] = ()  # at the checkpoint
     after: tuple[SuiteRun, ...] = ()
-    replay: tuple[SuiteRun, ...] | None = None  # None: no file called for it
+    replay: tuple[SuiteRun, ...] | None = None  # None: no changed file required it
     own: tuple[SuiteRun, ...] | None = None
     own_paths: tuple[str, ...] = ()  # test files that are new or changed
-    is_same_by_reading: bool = False  # the old tests are all there still, but for names that the work renamed
+    is_same_by_reading: bool = False  # all old tests still exist, apart from names that the work renamed
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing
-    touched: frozenset[str] | None = None  # old tests that are gone or read in another way; None: it is not known
-    has_new_tests: bool = False  # code among the tests that was not there before
-    has_test_files: bool = True  # test files were changed, and not only what configures them
-    was_accused: bool = False  # the last attempt failed for such a loss
+    touched: frozenset[str] | None = None  # old tests that are gone or whose text changed; None: unknown
+    has_new_tests: bool = False  # the test files contain new code
+    has_test_files: bool = True  # test files were changed, not only test configuration
+    was_accused: bool = False  # the last attempt failed because of lost tests
     is_strict: bool = False
     suspicions: tuple[Suspicion, ...] = ()
-    only_with_ignored: tuple[str, ...] = ()  # ignored files without which the gates are red
-    dirty_submodules: tuple[str, ...] = ()  # the gates ran with files in them that no commit has
-    only_with_build: tuple[str, ...] = ()  # what builds the source, without which the old tests can't run on it
-    is_own_environment: bool = False  # the attempt installed what the gates ran with
+    only_with_ignored: tuple[str, ...] = ()  # ignored files that the gates need to be green
+    dirty_submodules: tuple[str, ...] = ()  # the gates ran with uncommitted files in them
+    only_with_build: tuple[str, ...] = ()  # changed build files without which the old tests fail on the new source
+    is_own_environment: bool = False  # the gates ran with an environment that the attempt installed
     told: tuple[str, ...] = ()
-    test_diff: str = ""  # how the tests were changed, where old ones fail
+    test_diff: str = ""  # the diff of the tests, if old ones fail
 
 
 class ProofResult(Struct, frozen=True, kw_only=True):
-    """A receipt, or reasons to fail the attempt. `asks`: a person has to look at it, in these words."""
+    """A receipt, or reasons to fail the attempt. If a person must check it, `asks` says why."""
 
     receipt: Receipt | None = None
     against: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ class ProofResult(Struct, frozen=True, kw_only=True):
 
 
 def prove(evidence: ProofEvidence, allow: Callable[[Sequence[str]], str]) -> ProofResult:
-    """`allow` says what allows tests to be lost; empty if nothing does."""
+    """`allow` returns what permits the loss of these tests; empty if nothing does."""
     if not evidence.is_changed:
         return _judge_unchanged(evidence)
     lost = find_lost(evidence)
@@ -121,7 +121,7 @@ def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
 
 
 def _judge_lost(evidence: ProofEvidence, lost: Sequence[str]) -> ProofResult:
-    """Fails once; an attempt that insists, and explains, is for a person to judge."""
+    """Fails the first time; if the next attempt does the same and explains it, a person must judge."""
     if evidence.was_accused and evidence.explanation:
         why = f"tests as they were fail on the new code ({_name(lost)}), and the agent says: {evidence.explanation}"
         receipt = _build_receipt(evidence, "unproven", why, (), lost, (), "")
@@ -133,11 +133,11 @@ def _judge_lost(evidence: ProofEvidence, lost: Sequence[str]) -> ProofResult:
     return ProofResult(against=(f"{words}: {_name(lost)}; {advice}",), lost=tuple(lost[:MOST_NAMES]))
 
 
-# --- what was lost ----------------------------------------------------------------------------------
+# --- lost tests -------------------------------------------------------------------------------------
 
 
 def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
-    """Tests that passed before and don't any more; or that failed, and pass now only because they were changed."""
+    """Tests that passed before and no longer do; or that failed, and pass now only because they were changed."""
     found: list[str] = []
     for before in evidence.before:
         after = _find(evidence.after, before.command)
@@ -154,7 +154,7 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
 def _find_lost_names(before: SuiteRun, seen: SuiteRun) -> set[str]:
     failed_before = before.failed or frozenset()
     if before.passed is not None and not seen.is_counted and not seen.ok:
-        return set(before.passed)  # they can't be compiled or loaded any more
+        return set(before.passed)  # they can no longer be compiled or loaded
     if before.passed is None or seen.passed is None:
         return set((seen.failed or frozenset()) - failed_before)
     gone = before.passed - seen.passed
@@ -167,7 +167,7 @@ def _find_lost_names(before: SuiteRun, seen: SuiteRun) -> set[str]:
 def _leave_out_untouched(
     names: set[str], seen: SuiteRun, after: SuiteRun, touched: frozenset[str] | None
 ) -> Iterable[str]:
-    """Leaves out tests that could not be loaded beside others that use what is gone, and pass as they always read."""
+    """Leaves out unchanged, passing tests that replay could not load because tests beside them use removed code."""
     for name in names:
         ran = name in (seen.failed or ())
         is_touched = touched is None or any(one in name for one in touched)
@@ -176,7 +176,7 @@ def _leave_out_untouched(
 
 
 def _has_other_cases(name: str, had: Counter[str], has: Counter[str]) -> bool:
-    """Cases are named after their values: others in their place, as many, are no loss."""
+    """Cases are named after their values: replacing them by as many others is not a loss."""
     test = _strip_case(name)
     return test != name and has[test] >= had[test]
 
@@ -186,7 +186,7 @@ def _strip_case(name: str) -> str:
 
 
 def _find_fewer(before: SuiteRun, seen: SuiteRun) -> list[str]:
-    """Where the tests have no names, there are numbers."""
+    """Compares the numbers of tests if the tests have no names."""
     had, has = before.count_passed or 0, seen.count_passed or 0
     if before.passed is not None and seen.passed is not None:
         return []
@@ -196,24 +196,24 @@ def _find_fewer(before: SuiteRun, seen: SuiteRun) -> list[str]:
 
 
 def _find_made_green(before: SuiteRun, seen: SuiteRun, after: SuiteRun) -> set[str]:
-    """Tests that failed before, fail still as they were, and pass as they are now."""
+    """Tests that failed before, still fail in their old version, and pass in their new one."""
     if seen is after or after.failed is None:
         return set()
     if not before.ok and after.ok:
-        return set(seen.failed or ())  # they may have had no names before: nothing could be loaded
+        return set(seen.failed or ())  # they may have had no names before, because nothing could be loaded
     still = (before.failed or frozenset()) & (seen.failed or frozenset())
     return {name for name in still if name not in after.failed}
 
 
 def _find_removed(evidence: ProofEvidence) -> tuple[str, ...]:
-    """Tests that are gone though they still pass as they were."""
+    """Tests that are gone although their old version still passes."""
     found: list[str] = []
     for before in evidence.before:
         after, seen = _find(evidence.after, before.command), _find(evidence.replay or (), before.command)
         if after and seen and before.passed and after.passed is not None and seen.passed is not None:
             gone = (before.passed & seen.passed) - after.passed
             is_fewer = len(after.passed) < len(before.passed)
-            # As many or more were renamed, split or moved, unless reading finds them nowhere.
+            # If there are as many or more, they were renamed, split or moved, unless the diff shows them as deleted.
             found += [name for name in sorted(gone) if is_fewer or _is_named(name, _list_deleted(evidence))]
     return tuple(found)
 
@@ -224,7 +224,7 @@ def _list_deleted(evidence: ProofEvidence) -> set[str]:
     return words | {re.split(r"[.:]", word)[-1] for word in words} | {one.removesuffix(" is gone") for one in told}
 
 
-# --- what was shown ---------------------------------------------------------------------------------
+# --- own tests --------------------------------------------------------------------------------------
 
 
 def find_own_tests(evidence: ProofEvidence) -> tuple[str, ...]:
@@ -241,13 +241,13 @@ def find_own_tests(evidence: ProofEvidence) -> tuple[str, ...]:
 
 
 def _is_named(name: str, bare_names: Iterable[str]) -> bool:
-    """Whether it is one of these tests; ids have the file before its name, and parameters behind."""
+    """Whether it is one of these tests; ids have the file before the name, and parameters after it."""
     bare = name.partition("[")[0]
     return any(bare == one or bare.endswith((f"::{one}", f" > {one}", f".{one}", f"/{one}")) for one in bare_names)
 
 
 def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:
-    """Existing tests that were red, and are green without having been changed."""
+    """Existing tests that were red, and are now green without having been changed."""
     seen = _find(evidence.replay or (), after.command) or after
     failed = before.failed or frozenset()
     if seen.passed is not None and after.passed is not None:
@@ -256,10 +256,10 @@ def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> s
 
 
 def _find_new_tests(before: SuiteRun | None, without: SuiteRun, after: SuiteRun) -> set[str]:
-    """New tests first: without the work a whole package may not compile, and that says nothing about its old tests."""
+    """Prefers new tests: without the work a whole package may not compile, which says nothing about its old tests."""
     known = (before.passed if before else None) or frozenset()
     if without.ok:
-        return set()  # a test that was not there without the work has not failed
+        return set()  # no test failed without the work; a missing test is not a failed one
     if after.passed is not None and (new := after.passed - (without.passed or frozenset()) - known):
         return set(new)
     if after.passed is not None and without.passed is not None:
@@ -272,7 +272,7 @@ def _can_be_proven(evidence: ProofEvidence) -> bool:
 
 
 def _find_doubt(evidence: ProofEvidence) -> str:
-    """Why nothing can be claimed; empty if the gates are worth something."""
+    """Why nothing can be claimed; empty if the gates can be relied on."""
     if doubt := _doubt_gates(evidence) or _doubt_replay(evidence):
         return doubt
     if evidence.only_with_ignored:
@@ -308,12 +308,12 @@ def _doubt_replay(evidence: ProofEvidence) -> str:
 
 
 def _is_only_untouched(evidence: ProofEvidence) -> bool:
-    """Whether nothing is lost only because tests that could not be loaded still read the same."""
+    """Whether nothing counts as lost only because the tests that could not be loaded are unchanged."""
     return bool(find_lost(structs.replace(evidence, touched=None))) and not find_lost(evidence)
 
 
 def _find_red_linters(evidence: ProofEvidence) -> list[str]:
-    """Those that are green only because their configuration was changed."""
+    """The linters that are green only because their configuration was changed."""
     runs = [(one, _find(evidence.replay or (), one.command)) for one in evidence.after if one.is_linter and one.ok]
     return [one.command for one, seen in runs if seen and not seen.ok and one.command not in _list_red(evidence.before)]
 

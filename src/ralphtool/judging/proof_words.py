@@ -1,6 +1,6 @@
 """What the "done" of a story may claim, in words: one wording for headlines, lists and reports.
 
-Standard library only, because `ralphtool watch` and `ralphtool list` have to start quickly.
+Standard library only, because `ralphtool watch` and `ralphtool list` must start quickly.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _PLURALS = {**WORDS, "proven": "proven by their own tests"}
 
 
 def count_states(proofs: Iterable[str]) -> dict[str, int]:
-    """How many of these there are of each state, in the order of the words; what is no state is left out."""
+    """The number for each state, in the order of `WORDS`; other values are left out."""
     found = list(proofs)
     return {state: number for state in WORDS if (number := found.count(state))}
 
 
 def describe_counts(proofs: Iterable[str], whys: Sequence[str] = ()) -> str:
-    """As in `3 proven by their own tests, 1 done, not proven: there is no gate`; empty for old records.
+    """For example `3 proven by their own tests, 1 done, not proven: there is no gate`; empty for old records.
 
-    `whys` are the reasons of those that are not proven. They are given if there is only one.
+    `whys` has the reasons of those that are not proven. The reason is shown if all have the same one.
     """
     claimed = list(proofs)
     counts = count_states(claimed)
@@ -37,14 +37,14 @@ def describe_counts(proofs: Iterable[str], whys: Sequence[str] = ()) -> str:
     parts = [f"{number} {(WORDS if number == 1 else _PLURALS)[state]}" for state, number in counts.items()]
     unknown = len(claimed) - sum(counts.values())
     parts += [f"{unknown} without a receipt"] if parts and unknown else []
-    if why and "unproven" in counts:  # at the end, as it may have commas of its own
+    if why and "unproven" in counts:  # at the end, because it may contain commas
         index = list(counts).index("unproven")
         parts.append(f"{parts.pop(index)}: {why}")
     return ", ".join(parts)
 
 
 def describe_short_counts(counts: Mapping[str, int]) -> str:
-    """As in `3 proven, 1 held, 1 not proven`, for a line in a list."""
+    """For example `3 proven, 1 held, 1 not proven`, for a line in a list."""
     return ", ".join(f"{counts[state]} {word}" for state, word in SHORT_WORDS.items() if counts.get(state))
 
 

@@ -1,4 +1,4 @@
-"""The receipt of a story: what its "done" rests on. It stands in the record and in the state of the change."""
+"""The receipt of a story: the evidence for its "done". It is in the record and in the state of the change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ralphtool.judging.proof_words import describe_proof
 
 ProofState = Literal["proven", "held", "unproven", "accepted"]
 RunKind = Literal["before", "gates", "replay", "own-tests"]
-MOST_NAMES = 50  # tests that a receipt names; beyond them they are counted
+MOST_NAMES = 50  # tests that a receipt names; the rest are only counted
 
 _Count = Annotated[int, Meta(ge=0, le=10**15)]
 

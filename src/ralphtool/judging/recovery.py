@@ -1,6 +1,6 @@
-"""What happens next, and why: one pure function of a verdict, the past and the policy.
+"""What happens next, and why: a pure function of a verdict, the past and the policy.
 
-The table in `decide` is read from top to bottom; the first row that fits decides.
+The rows in `decide` are tried in order; the first that applies decides.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ class RecoveryPolicy(Struct, frozen=True):
 
 
 class Workaround(Struct, frozen=True):
-    """What helped before, and where that is known from."""
+    """What helped before, and the source of that knowledge."""
 
     text: str
     source: str
-    is_certain: bool = False  # it helped against the same error, and not only against one in like words
+    is_certain: bool = False  # it helped against the same error, not only against a similarly worded one
 
 
 class RecoveryContext(Struct, frozen=True, kw_only=True):
-    """What the decision needs to know besides the verdict."""
+    """What the decision depends on besides the verdict."""
 
-    attempts: int  # used up for this story, this one included
+    attempts: int  # used for this story, including this one
     last_status: str | None = None  # of the attempt before this one
     last_failure: str | None = None
     last_question: str = ""  # of its agent
     open_tasks: int = 1
     in_chunks: bool = False
     is_optional: bool = False
-    blocker_is_real: bool | None = None  # None: nobody could tell
+    blocker_is_real: bool | None = None  # None: it could not be checked
     blocker_check: str = ""
-    workaround: Workaround | None = None  # what helped against the same, or something like it
+    workaround: Workaround | None = None  # what helped against the same or a similar problem
 
 
 class RecoveryDecision(Struct, frozen=True):
-    """What happens next; what the next attempt should know; why."""
+    """What happens next; guidance for the next attempt; the reason."""
 
     action: NextAction
     guidance: str
@@ -85,8 +85,8 @@ def _describe_receipt(verdict: Verdict) -> str:
 
 
 def _decide_question(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
-    """A question that came twice would come a third time: only a human can answer it."""
-    from ralphtool.judging.agent_questions import is_same_question  # which compiles its patterns
+    """A question that was asked twice would be asked again: only a human can answer it."""
+    from ralphtool.judging.agent_questions import is_same_question  # compiles its patterns
 
     is_open = verdict.question and past.last_question and past.blocker_is_real is None
     if not is_open or not is_same_question(verdict.question, past.last_question):
@@ -164,22 +164,22 @@ def _suggest_deciding(verdict: Verdict) -> str:
     )
 
 
-# What differs from time to time and tells nothing: an address, an id, how long it took, when, where on this machine.
+# Parts that vary and mean nothing: an address, an id, a duration, a time, a place on this machine.
 _VOLATILE = (
     r"\W*(?:0x[0-9a-f]+|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?=[a-f]*\d)[0-9a-f]{12,}"
     r"|\d+(?:\.\d+)?(?:ns|us|µs|ms|s|m|h|sec|secs|seconds|min|minutes)|\d{4}-\d\d-\d\d(?:t[\d:.,+z-]*)?|\d\d?:\d\d(?::[\d.,]+)?)\W*"
 )
 _ADDRESS = r"\W*\d{1,3}(?:\.\d{1,3}){3}(?::(\d+))?\W*"
-_FIRST_RANDOM_PORT = 32768  # ports from here on are given out by chance
-_NUMBER_LABELS = ("pid", "tid", "line")  # the number behind these tells nothing either
+_FIRST_RANDOM_PORT = 32768  # the first ephemeral port
+_NUMBER_LABELS = ("pid", "tid", "line")  # the number after these means nothing either
 
 
 def _is_same_failure(one: str, other: str) -> bool:
-    """Whether two failures are one and the same. Other tests, tasks, ports or files are other failures.
+    """Whether two failures are the same one. Different tests, tasks, ports or files make a different failure.
 
-    Work is thrown away by this answer, so it is stricter than a fingerprint, which is for finding.
+    Work is discarded because of the result, so it is stricter than a fingerprint, which is for searching.
     """
-    from ralphtool.memory import fingerprint  # which compiles its patterns
+    from ralphtool.memory import fingerprint  # compiles its patterns
 
     left, right = one.lower().split(), other.lower().split()
     if len(left) != len(right) or fingerprint.fingerprint(one) != fingerprint.fingerprint(other):
@@ -195,16 +195,16 @@ def _normalize_word(word: str, before: str) -> str:
         before.strip("([#:") in _NUMBER_LABELS and word.strip("()[],.:;#").isdecimal()
     ):
         return ""
-    if address := re.fullmatch(_ADDRESS, word):  # what is there is told by its port
+    if address := re.fullmatch(_ADDRESS, word):  # the port identifies the service
         return address[1] if address[1] and int(address[1][:9]) < _FIRST_RANDOM_PORT else ""
     is_place = word.lstrip("([\"'`").startswith("/")
     return word.rpartition("/")[2] if is_place else word
 
 
-# --- what helped before -----------------------------------------------------------------------------
+# --- workarounds ------------------------------------------------------------------------------------
 
 
-_LEAST_SHARE = 0.4  # so much of the shorter text's words has to be shared
+_LEAST_SHARE = 0.4  # the share of the shorter text's words that must be in both
 
 
 def find_workaround(
@@ -213,9 +213,9 @@ def find_workaround(
     solution: Callable[[Entry], Entry | None],
     learnings: Iterable[tuple[str, str]],
 ) -> Workaround | None:
-    """How the same blocker was solved later, else one like it, else a learning about an error like this one.
+    """How the same blocker was solved later, else a similar one, else a learning about a similar error.
 
-    `solution` gives the entry that completed what another one was blocked at; a learning is its text and its source.
+    `solution` returns the entry that completed the work at which another was blocked; a learning is text and source.
     """
     for likeness, seen in _find_similar(failure, blockers, _describe_blocker):
         if (solved := solution(seen.entry)) and (text := _describe_solution(solved, seen.entry)):
@@ -225,11 +225,11 @@ def find_workaround(
     return Workaround(*learning[1]) if learning else None
 
 
-_SAME_SCORE = 2.0  # more than any share
+_SAME_SCORE = 2.0  # higher than any share
 
 
 def _find_similar(text: str, items: Iterable[Item], words: Callable[[Item], str]) -> list[tuple[float, Item]]:
-    """The items that are like a text, the most alike first; of equals, the last."""
+    """The items that are similar to a text, the most similar first; among equals, the last first."""
     scored = [(_score_similarity(text, words(item)), place, item) for place, item in enumerate(items)]
     ranked = sorted(scored, key=lambda one: one[:2], reverse=True)
     return [(score, item) for score, _, item in ranked if score >= _LEAST_SHARE]
@@ -239,7 +239,7 @@ def _score_similarity(text: str, other: str) -> float:
     from ralphtool.memory import profile  # likewise
 
     shared = profile.measure_overlap(text, other)
-    # Said in a few words, many things are the same.
+    # In a few words, many different things look the same.
     return (
         _SAME_SCORE if shared and any(_is_same_failure(part, other) for part in (text, *text.splitlines())) else shared
     )
@@ -251,7 +251,7 @@ def _describe_blocker(seen: EntryObservation) -> str:
 
 
 def _describe_solution(entry: Entry, blocked: Entry) -> str:
-    """What an entry that completed tells about how it came to that. To be told only what had failed is no guidance."""
+    """How an entry was completed, from its own texts. Guidance that only repeats the failure is left out."""
     guidance = entry.context.recovery_guidance if entry.context is not UNSET else UNSET
     if guidance and _is_same_failure(guidance.partition(_ASKED)[0], blocked.summary or ""):
         guidance = ""

@@ -1,7 +1,7 @@
-"""Whether tests are the same but for names that the work renamed: then tests as they were can't even be loaded.
+"""Whether tests are the same except for names that the work renamed: then the old tests can't even be loaded.
 
-Token by token, in any language: the old file, with renamed identifiers put in, has to be a part of the new one, in its
-order. So tests may be added, and nothing that they asked may be missing or different.
+Compares token by token, in any language: the old file, with identifiers renamed, must be contained in the new one, in
+the same order. So tests may be added, but nothing that they checked may be missing or different.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ _DEFINED = re.compile(
 
 
 def is_same_but_renamed(tests: Sequence[FileChange], sources: Sequence[FileChange]) -> bool:
-    """Whether each of these test files still asks all that it asked, and only names differ that the work renamed."""
+    """Whether each of these test files still checks everything, and only names that the work renamed differ."""
     gone = _list_gone_names(sources)
     there = {name for one in sources for name in (*_list_names(one.new), *_NAME.findall(one.path))}
     defined = {name for one in sources for name in _list_defined(one.old)}
     became = [_find_renames(one, gone, there) for one in tests]
-    # Tests that use no such name at all can be run as they were.
+    # Tests that use no renamed name can be run in their old version.
     return any(became) and all(one is not None and _are_renames(one, there - defined) for one in became)
 
 
 def _are_renames(became: dict[str, str], new_names: set[str]) -> bool:
-    """Whether each became one name of its own: what another thing was called before, tests of that would ask for."""
+    """Whether each became a different, new name: a name that the old source defined may have meant something else."""
     named = [name for name in became.values() if name]
     return len(set(named)) == len(named) and set(named) <= new_names
 
 
 def _list_gone_names(sources: Iterable[FileChange]) -> set[str]:
-    """Names that the old source had and the new one has nowhere: also the names of files that were renamed."""
+    """Names that the old source had and the new one no longer has, including the names of renamed files."""
     old, new = set[str](), set[str]()
     for one in sources:
         old |= _list_names(one.old) | set(_NAME.findall(one.old_path or one.path))
@@ -69,25 +69,25 @@ def _list_defined(data: bytes | None) -> set[str]:
 
 
 def _list_names(data: bytes | None) -> set[str]:
-    """In code: a word in a comment or a text names nothing."""
+    """Names in code; words in comments and strings don't count."""
     tokens = _split_tokens((data or b"")[:_LONGEST].decode("utf-8", "replace"))
     return {word for kind, word in tokens if kind == "name"}
 
 
 def _find_renames(change: FileChange, gone: set[str], there: set[str]) -> dict[str, str] | None:
-    """What the gone names became in a file that still asks all that it asked; None if it doesn't."""
+    """What the removed names became in a file that still checks everything; None if it doesn't."""
     if change.old is None or change.new is None or max(len(change.old), len(change.new)) > _LONGEST:
         return None
     (imports, old), (new_imports, new) = _split_imports(change.old), _split_imports(change.new)
     became = _match(_split_tokens(old), _split_tokens(new), gone)
     if became is None or imports - gone - new_imports:
         return None
-    became |= dict.fromkeys(imports & gone - became.keys(), "")  # a module or a package has another name
+    became |= dict.fromkeys(imports & gone - became.keys(), "")  # a module or a package was renamed
     return became if new_imports - imports <= there | set(became.values()) else None
 
 
 def _split_imports(data: bytes) -> tuple[set[str], str]:
-    """The names in the lines that import, whose order says nothing; and the file without them."""
+    """The names in the import lines, whose order does not matter; and the file without these lines."""
     text = data.decode("utf-8", "replace")
     names = {name for found in _IMPORT.finditer(text) for name in _NAME.findall(found[0])}
     return names, _IMPORT.sub("", text)
@@ -100,7 +100,7 @@ def _split_tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _match(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gone: set[str]) -> dict[str, str] | None:
-    """Greedy: each old token is the next one in the new file that is equal, or is what a gone name became."""
+    """Greedy: matches each old token with the next equal one in the new file, or with what a removed name became."""
     became: dict[str, str] = {}
     position = 0
     for number, (kind, word) in enumerate(old):
@@ -114,7 +114,7 @@ def _match(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gone:
 
 
 def _is_title(tokens: Sequence[tuple[str, str]], number: int) -> bool:
-    """Whether a token is the name of a test: that asks for nothing."""
+    """Whether a token is the name of a test, which checks nothing."""
     before = [word for _, word in tokens[max(0, number - 2) : number]]
     if tokens[number][0] == "name":
         return before[-1:] in (["def"], ["fn"], ["func"], ["function"], ["fun"])
@@ -124,10 +124,10 @@ def _is_title(tokens: Sequence[tuple[str, str]], number: int) -> bool:
 def _find_token(
     kind: str, word: str, new: Sequence[tuple[str, str]], start: int, gone: set[str], became: dict[str, str]
 ) -> int:
-    """The position behind the token that stands for a word; -1 if there is none."""
+    """The position after the token that matches a word; -1 if there is none."""
     for position in range(start, len(new)):
         if position > start and new[start][1] not in _STARTERS:
-            return -1  # what was put in is no test and no assertion of its own
+            return -1  # the inserted code is neither a test nor an assertion
         other_kind, other = new[position]
         if other_kind != kind:
             continue
@@ -142,5 +142,5 @@ def _find_token(
 
 
 def _is_renamed_text(word: str, other: str, became: dict[str, str]) -> bool:
-    """A text that names what was renamed, as in `mock.patch("cart.total")`."""
+    """Whether a string differs only by renamed names, as in `mock.patch("cart.total")`."""
     return _NAME.sub(lambda name: became.get(name[0], name[0]), word) == other

@@ -1,6 +1,6 @@
-"""What a file is to the tests of a project, by its name and folder alone.
+"""The role of a file for the tests of a project, by its name and folder alone.
 
-The tests as they were are run on the new source: this says which files are brought back for that.
+Replay runs the old tests on the new source: the role decides which files it restores.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _CONFIG_FOLDERS = {".cargo", ".config", ".github", ".circleci", ".mvn"}
 _SHADOWS = re.compile(
     r"(?:site|user)customize\.py|.*\.pth|conftest\.py|\.npmrc|\.yarnrc(?:\.yml)?|\.pnpmfile\.cjs|\.env(?:\.\w+)*", re.I
 )
-# Programs that run tests, and the modules that tests are written with: a file of that name in the root is found first.
+# Programs that run tests, and modules that tests are written with: a file of that name in the root takes precedence.
 _PROGRAMS = {
     "pytest",
     "_pytest",
@@ -89,7 +89,7 @@ _PROGRAMS |= {
 }
 _PROGRAMS |= {"rspec", "minitest", "phpunit", "make", "doctest", "asyncio", "importlib", "runpy", "python", "python3"}
 _PROGRAM_SUFFIXES = ("", ".py", ".pyi", ".so", ".pyd", ".sh", ".bat", ".cmd", ".exe", ".js", ".cjs", ".mjs")
-# Folders of these names are found before the real packages, or hold what sets tests up.
+# Folders with these names take precedence over the real packages, or contain the setup of tests.
 _PACKAGES = {"pytest", "_pytest", "unittest", "nose", "nose2", "tox", "nox", "coverage", "hypothesis", "pluggy", "mock"}
 _PACKAGES |= {"doctest", "asyncio", "importlib", "runpy", "jest", "vitest", "mocha", "karma", "cypress", "playwright"}
 _BROUGHT = {"node_modules", ".venv", "venv", "site-packages", ".tox", ".nox", ".yarn"}
@@ -109,7 +109,7 @@ _DOCS = re.compile(
 
 
 def find_role(path: str) -> Role:
-    """The more a file can do to what the tests say, the earlier it is asked for."""
+    """Roles that can affect test results most are checked first."""
     *folders, name = path.split("/")
     if _is_shadow(folders, name):
         return "shadow"
@@ -157,7 +157,7 @@ def _find_test_role(path: str, folders: list[str], name: str) -> Role | None:
 
 
 def _find_role_below_tests(path: str, name: str) -> Role:
-    """Below a folder of tests: what no runner takes by its name helps those that it does."""
+    """Below a folder of tests, a file that no runner picks up by its name is a helper of those that it does."""
     language = find_language(path)
     if not language:
         return "docs" if re.fullmatch(r"readme(?:\..*)?|.*\.mdx?", name, re.I) else "fixture"

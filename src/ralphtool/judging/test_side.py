@@ -1,8 +1,8 @@
-"""Which files of an attempt belong to the tests: replay brings those back, and own tests are taken from them.
+"""Which files of an attempt belong to the tests: replay restores them, and own tests are taken from them.
 
-A file's name and folder say most of it (`judging.roles`). Beyond that a file belongs to the tests if a gate runs it,
-also through a Makefile or a script; if a test program named tests in it; if it is written with a test framework; or if
-it holds data that only tests read.
+A file's name and folder usually decide (`judging.roles`). Beyond that, a file belongs to the tests if a gate runs it,
+also through a Makefile or a script; if a test program named tests in it; if it uses a test framework; or if it
+contains data that only tests read.
 """
 
 from __future__ import annotations
@@ -45,30 +45,30 @@ _REQUIREMENTS = re.compile(r"(?:.*/)?[\w.-]*requirements[\w.-]*\.(?:txt|in)")
 
 
 class TestHints(Struct, frozen=True, kw_only=True):
-    """What is known about files beyond their names."""
+    """Facts about files beyond their names."""
 
-    __test__ = False  # pytest takes it for a test otherwise
+    __test__ = False  # otherwise pytest collects it as a test
 
     run: frozenset[str] = frozenset()  # by a gate
     tested: frozenset[str] = frozenset()  # a test program named tests in them
-    data: frozenset[str] = frozenset()  # that only tests read
-    bases: tuple[str, ...] = ("",)  # the folders in which the gates run: "", or such as "backend/"
+    data: frozenset[str] = frozenset()  # only tests read them
+    bases: tuple[str, ...] = ("",)  # the folders in which the gates run: "", or for example "backend/"
 
 
 def has_manifest(paths: Iterable[str]) -> bool:
-    """Whether one of the files says what a project has installed."""
+    """Whether one of the files declares the dependencies of a project."""
     names = [path.rpartition("/")[2] for path in paths]
     return any(name in _MANIFESTS or _REQUIREMENTS.fullmatch(name) for name in names)
 
 
 class ChangedPaths(Struct, frozen=True):
-    """The files of an attempt, by what they are to the tests."""
+    """The files of an attempt, by their role for the tests."""
 
     changes: tuple[FileChange, ...]
     hints: TestHints = TestHints()
 
     def find_base_role(self, path: str) -> Role:
-        """By its name, seen from each of the folders in which the gates run."""
+        """The role by name, relative to each of the folders in which the gates run."""
         seen = [find_role(path.removeprefix(base)) for base in self.hints.bases if path.startswith(base)]
         return next((role for role in seen if role not in ("source", "docs")), seen[0] if seen else find_role(path))
 
@@ -101,7 +101,7 @@ class ChangedPaths(Struct, frozen=True):
         return has_tests_inside(change.old or b"", change.new or b"", path, is_known=is_known)
 
     def _hides_library(self, path: str) -> bool:
-        """Whether Python would find it before a module of its own."""
+        """Whether Python would import it instead of a module of its standard library."""
         inside = [path.removeprefix(base).removeprefix("src/") for base in self.hints.bases if path.startswith(base)]
         first = {one.partition("/")[0].removesuffix(".py") for one in inside if one.endswith(".py")}
         return bool(first & (sys.stdlib_module_names - {"test", "site", "this"}))
@@ -112,19 +112,19 @@ class ChangedPaths(Struct, frozen=True):
 
     @property
     def builds(self) -> list[FileChange]:
-        """What the source may be built or found with, and not only tested: as it was, it may not know the work."""
+        """Files that may also build or locate the source: the old versions may not work with the new source."""
         named = [one for one in self.tests if self._find_role(one.path, one) == "config"]
         return [*named, *(one for one in self.tests if one.old is None and self._hides_library(one.path))]
 
     @property
     def own(self) -> list[FileChange]:
-        """What may hold tests of the story's own: test files and the like that are there now, and inline tests."""
+        """Files that may contain own tests: test files, their helpers and data that exist now, and inline tests."""
         side = [one for one in self.list_side(_OWN) if one.new is not None]
         return [*side, *self.inline]
 
     @property
     def inline(self) -> list[FileChange]:
-        """Sources whose tests, inside of them, differ."""
+        """Source files whose inline tests differ."""
         sources = [one for one in self.changes if self.find_base_role(one.path) == "source"]
         found = [one for one in sources if self._is_mixed(one.path, one)]
         return [one for one in found if splice_tests(one.old or b"", one.new or b"", one.path) != (one.new or b"")]
@@ -134,17 +134,17 @@ class ChangedPaths(Struct, frozen=True):
         return [one for one in self.changes if one not in self.tests]
 
     def is_same_but_renamed(self) -> bool:
-        """Whether the tests follow names that the work renamed, and nothing else was done to them or around them."""
+        """Whether the tests only follow names that the work renamed, and nothing else around them was changed."""
         known = [one for one in self.tests if one.old is not None]
         are_tests = all(self._find_role(one.path, one) == "test" for one in self.tests)
         inside = [_rewrite(one, extract_tests) for one in self.inline]
-        can_read = not any(one.path.endswith(".py") for one in self.inline)  # whose tests can't be told apart
-        # A name that only the tests beside a source have had was not renamed by the work.
+        can_read = not any(one.path.endswith(".py") for one in self.inline)  # their tests can't be separated
+        # A name that occurred only in the inline tests of a source was not renamed by the work.
         sources = [_rewrite(one, remove_tests) for one in self.sources]
         return are_tests and can_read and is_same_but_renamed([*known, *inside], sources)
 
     def find_touched_tests(self) -> frozenset[str] | None:
-        """None where more was changed than tests: that may change what any test means."""
+        """None if more than tests was changed: that may change the meaning of any test."""
         are_tests = all(one.new is None or self._find_role(one.path, one) == "test" for one in self.tests)
         return find_touched_tests([*self.list_side(_TEST), *self.inline]) if are_tests else None
 
@@ -154,7 +154,7 @@ class ChangedPaths(Struct, frozen=True):
 
     @property
     def has_new_tests(self) -> bool:
-        """Whether there is code among the tests that was not there before."""
+        """Whether the test files contain lines that were not there before."""
         return any(set((one.new or b"").split(b"\n")) - set((one.old or b"").split(b"\n")) for one in self.tests)
 
     @property
@@ -163,7 +163,7 @@ class ChangedPaths(Struct, frozen=True):
 
     @property
     def unsure(self) -> list[FileChange]:
-        """Those of which the name says nothing about tests."""
+        """Files whose names do not show whether they belong to the tests."""
         return [one for one in self.changes if self.find_base_role(one.path) in ("source", "docs")]
 
 
@@ -172,7 +172,7 @@ def _rewrite(change: FileChange, rewrite: Callable[[bytes, str], bytes]) -> File
     return structs.replace(change, old=old, new=new)
 
 
-# --- what a gate runs -------------------------------------------------------------------------------
+# --- files that gates run ---------------------------------------------------------------------------
 
 _WORDS = re.compile(r"[\s;&|()<>\"'=`,\[\]{}]+")
 _INTERPRETED = re.compile(
@@ -203,7 +203,7 @@ _ELSEWHERE = re.compile(r"(?:\bcd|\s-C|--prefix|--cwd|--rootdir|--directory|--ma
 
 
 def find_bases(commands: Iterable[str], prefix: str) -> tuple[str, ...]:
-    """The folders in which commands run: that of the project, and those that they name. As in `backend/`."""
+    """The folders in which commands run: the project's, and those that they name. The form is `backend/`."""
     named = [found[1].strip("/").removeprefix("./") for text in commands for found in _ELSEWHERE.finditer(text)]
     return tuple(dict.fromkeys([prefix, *(f"{prefix}{one}/" for one in named if _is_inside(one))]))
 
@@ -211,10 +211,10 @@ def find_bases(commands: Iterable[str], prefix: str) -> tuple[str, ...]:
 def find_run_files(
     commands: Iterable[str], read: Callable[[Sequence[str]], Mapping[str, bytes]], bases: Sequence[str] = ("",)
 ) -> frozenset[str]:
-    """The files that commands run tests with: named by them, or by the scripts and Makefiles that they go through.
+    """The files that commands run tests with: named by them, or by the scripts and Makefiles that they call.
 
-    `read` has the files of the last checkpoint. A program that has nothing to do with tests is not among them: it may
-    be the very work.
+    `read` returns files of the last checkpoint. A program that has nothing to do with tests is not included: it may
+    be the work itself.
     """
     texts, found, seen = list(commands), set[str](), set[str]()
     asked = {word.removeprefix("./") for text in texts for word in _WORDS.split(text) if "." in word or "/" in word}
@@ -242,7 +242,7 @@ def _list_run(text: str) -> Iterable[str]:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether git can be asked for it."""
+    """Whether git can look it up."""
     return bool(path) and path[0] not in "/-" and not {"", ".", ".."} & set(path.split("/")) and path.isprintable()
 
 
@@ -252,7 +252,7 @@ def _is_script(path: str, data: bytes) -> bool:
 
 
 def _read_script(path: str, data: bytes, callers: Sequence[str]) -> str:
-    """What of a script may be run by those that call it: of a Makefile and of package.json only what they name."""
+    """The parts of a script that its callers may run: only the named ones of a Makefile or package.json."""
     text, name = data[:_LONGEST].decode("utf-8", "replace"), path.rpartition("/")[2]
     words = {word for caller in callers for word in _WORDS.split(caller)}
     if name in _RUNNERS[r"\bmake\b"]:
@@ -285,11 +285,11 @@ def _read_package_scripts(text: str, words: set[str]) -> str:
     return "\n".join(found.values())
 
 
-# --- what test programs say -------------------------------------------------------------------------
+# --- files that test programs name ------------------------------------------------------------------
 
 
 def find_tested_files(names: Iterable[str], changes: Sequence[FileChange]) -> frozenset[str]:
-    """The changed files that hold tests by the names of these: `check/total.py::test_a`, `check.total.Case.test_a`."""
+    """The changed files that contain tests with names such as `check/total.py::test_a`, `check.total.Case.test_a`."""
     heads = {re.split(r"::| > ", name)[0] for name in names}
     modules = {".".join(parts[:end]) for head in heads for parts in [head.split(".")] for end in range(1, len(parts))}
     ends = {"/".join(parts[at:]) for one in changes for parts in [one.path.split("/")] for at in range(len(parts))}
@@ -301,7 +301,7 @@ def _name_module(path: str) -> str:
     return path.removesuffix(".py").replace("/", ".") if path.endswith(".py") else path
 
 
-# --- what only tests read ---------------------------------------------------------------------------
+# --- files that only tests read ---------------------------------------------------------------------
 
 _DATA = re.compile(
     r".*\.(?:json[5cl]?|ya?ml|csv|tsv|txt|xml|html?|out|dat|bin|sql|expected|log|svg|pickle|npy|md|rst)", re.I
@@ -310,7 +310,7 @@ _MOST_DATA = 100
 
 
 def find_test_data(changes: Sequence[FileChange], grep: Callable[[str], Sequence[str]]) -> frozenset[str]:
-    """The changed data files that tests name and no source does. `grep` has the files that hold a word."""
+    """The changed data files that tests name and no source does. `grep` returns the files that contain a word."""
     asked = [one.path for one in changes if one.old is not None and _DATA.fullmatch(one.path)][:_MOST_DATA]
     return frozenset(path for path in asked if _is_test_data(path, grep))
 

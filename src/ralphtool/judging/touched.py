@@ -1,7 +1,7 @@
 """Tests that an attempt changed, in the files that it changed.
 
-Tests as they were can't even be loaded if the story removed something that one of them uses. Those that still read the
-same, and pass, are not lost.
+The old tests can't even be loaded if the story removed something that one of them uses. Those that are unchanged and
+pass are not lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IMPORT = re.compile(
 
 
 def find_touched_tests(changes: Sequence[FileChange]) -> frozenset[str] | None:
-    """The old tests that are gone or read in another way, by their names alone; None if that is not known."""
+    """The names of the old tests that are gone or whose text changed; None if that is unknown."""
     found: set[str] = set()
     for change in changes:
         if change.old is not None:

@@ -1,4 +1,4 @@
-"""How an iteration ended. Evidence goes in, a verdict comes out: nothing is read, run or written here."""
+"""How an iteration ended. Evidence goes in, a verdict comes out. Nothing is read, run or written here."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ _SHOWN = 5
 
 
 class Claim(Struct, frozen=True):
-    """What an agent's final message promises with the token of its iteration."""
+    """The promise in an agent's final message, with the token of its iteration."""
 
     complete: bool = False
     blocked: str | None = None
 
 
 class RedGate(Struct, frozen=True):
-    """A gate that is newly red: its command, and the tests that failed, where they are known."""
+    """A gate that is newly red: its command, and the tests that failed, if known."""
 
     command: str
     tests: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class RedGate(Struct, frozen=True):
 
 
 class Evidence(Struct, frozen=True, kw_only=True):
-    """All that is known about an iteration when its agent has ended and the gates have run."""
+    """Everything known about an iteration after its agent has ended and the gates have run."""
 
     ending: Ending
     end: End
@@ -59,13 +59,13 @@ class Evidence(Struct, frozen=True, kw_only=True):
     ticked: frozenset[str]
     red: tuple[RedGate, ...] = ()
     gates_ran: bool = False
-    still_red: tuple[str, ...] = ()  # commands that were red before, and are
+    still_red: tuple[str, ...] = ()  # commands that were red before and still are
     findings: tuple[GuardFinding, ...] = ()
-    is_guarded: bool = True  # findings keep a story from being done
-    blockers: tuple[str, ...] = ()  # that the agent observed
-    trouble: str = ""  # why the tree could not be taken down
-    full_disk: str = ""  # a folder that had no room left at the end
-    retry_at: float | None = None  # when a full disk is worth a look again
+    is_guarded: bool = True  # findings prevent a story from being done
+    blockers: tuple[str, ...] = ()  # observed by the agent
+    trouble: str = ""  # why the state of the tree could not be recorded
+    full_disk: str = ""  # a folder whose disk was full at the end
+    retry_at: float | None = None  # when to check a full disk again
     exit_detail: str = ""
     proof: ProofResult | None = None  # of a story that claims to be complete
 
@@ -78,18 +78,18 @@ class Verdict(Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     ticked: tuple[str, ...] = ()
     blocker: str | None = None
-    too_big: bool = False  # the clock, or the agent's context, ran out
+    too_big: bool = False  # the time or the agent's context ran out
     is_broken: bool = False  # the tree or the environment is not fit to work in
     is_dishonest: bool = False
     retry_at: float | None = None
-    receipt: Receipt | None = None  # of one that is completed
-    lost: tuple[str, ...] = ()  # tests as they were that fail on the new code
-    asks: str = ""  # what a person has to look at though it is done
-    question: str = ""  # what the agent wants to know, in its own words
+    receipt: Receipt | None = None  # if completed
+    lost: tuple[str, ...] = ()  # tests whose old versions fail on the new code
+    asks: str = ""  # what a person must check although it is done
+    question: str = ""  # the agent's question, in its own words
 
 
 def parse_claim(message: str, token: str) -> Claim:
-    """What the last line that is not empty says. Anything before it is talk, an echo, or a quotation."""
+    """Reads only the last line that is not empty. Anything before it may be talk, an echo or a quotation."""
     line = message.rstrip().rpartition("\n")[2].strip()
     if line == f"<promise>COMPLETE:{token}</promise>":
         return Claim(complete=True)
@@ -134,8 +134,8 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _find_question(evidence: Evidence) -> str:
-    """What the final message of an agent asks that came to its end by itself and promises nothing."""
-    from ralphtool.judging.agent_questions import find_question  # which compiles its patterns
+    """The question in the final message of an agent that ended by itself and made no promise."""
+    from ralphtool.judging.agent_questions import find_question  # compiles its patterns
 
     has_ended = evidence.ending == "exit" and evidence.end.ok
     return find_question(evidence.end.message) if has_ended and evidence.claim == Claim() else ""
@@ -164,7 +164,7 @@ def _describe_gates(evidence: Evidence) -> str:
 
 
 class AgentExit(Protocol):
-    """How an agent's program came to its end."""
+    """How an agent's program ended."""
 
     @property
     def ending(self) -> Ending: ...
@@ -175,7 +175,7 @@ class AgentExit(Protocol):
 
 
 def is_transient(ended: AgentExit) -> bool:
-    """A limit, an overload, the network, a login: nobody's fault, and no attempt."""
+    """A limit, an overload, the network, a login: not the agent's fault, and not counted as an attempt."""
     failure = ended.failure
     is_passing = failure is not None and failure.trouble in TRANSIENT
     return is_passing and not ended.end.ok and ended.ending in _BY_ITSELF
@@ -190,7 +190,7 @@ def _build_transient(evidence: Evidence) -> Verdict | None:
     )
 
 
-# Ways in which an agent ends that can do nothing but try again. A clock ran out over the same trouble.
+# The endings of an agent that could only retry. If its time ran out, that was because of the same trouble.
 _BY_ITSELF = ("exit", "retrying", "silence", "wall-clock")
 
 
@@ -212,7 +212,7 @@ _ENDINGS: dict[str, str] = {
 
 
 def _list_reasons(evidence: Evidence) -> list[str]:
-    """Everything that speaks against done, the weightiest first."""
+    """Every reason why it is not done, the most serious first."""
     against = []
     if evidence.trouble:
         against.append(f"the work can't be read: {_shorten_line(evidence.trouble)}")
@@ -228,7 +228,7 @@ def _list_reasons(evidence: Evidence) -> list[str]:
 
 
 def describe_bad_end(ended: AgentExit, detail: str = "") -> str:
-    """Why an agent did not come to its own end, or not to a good one; empty if it did."""
+    """Why an agent did not end by itself, or failed; empty if it ended well."""
     if ended.ending != "exit":
         return _ENDINGS[ended.ending] + (f" ({_shorten_line(detail)})" if detail else "")
     if ended.end.ok:
@@ -271,6 +271,6 @@ def _format_count(number: int, word: str) -> str:
 
 
 def _shorten_line(text: str, longest: int = 200) -> str:
-    """One line of what somebody else wrote."""
+    """Untrusted text as one short line."""
     line = " ".join(text.split())
     return line if len(line) <= longest else f"{line[: longest - 1]}…"

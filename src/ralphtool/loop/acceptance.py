@@ -1,7 +1,7 @@
-"""What a person decides about a story: it is accepted as it stands, or rejected and taken up again.
+"""A person's decisions about a story: accepted as it is, or rejected and open again.
 
-A decision is planned first, which changes nothing and finds everything that speaks against it. Then it is carried out.
-A kill at any point leaves the old state or the new one, or a state from which saying it again leads to the new one.
+A decision is planned first, which changes nothing and finds every error. Then it is carried out.
+A kill at any point leaves the old state, the new one, or a state in which repeating the command leads to the new one.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ _MOST_FILES = 1000
 
 
 class DecisionPlan(Struct, frozen=True, kw_only=True):
-    """What a decision of a person's comes to. Without a `kind` there is nothing to do, and `text` says why."""
+    """The effect of a person's decision. Without a `kind` there is nothing to do, and `text` says why."""
 
     story: Story
     said: SteeringCommand
     text: str
     kind: str = ""  # receipt, attempt or revert
-    tree: str = ""  # that the branch gets
+    tree: str = ""  # the branch's new tree
     entry: str = ""  # the attempt that is accepted
-    reopened: tuple[str, ...] = ()  # the stories, the newest first
+    reopened: tuple[str, ...] = ()  # the stories, newest first
 
 
 def plan(change: Change, said: SteeringCommand) -> DecisionPlan:
-    """What a decision comes to, or the error that speaks against it."""
+    """Plans a decision, or raises the error that prevents it."""
     stories = change.stories()
     story = specs.find_story(stories, said.story or "")
     is_done = story.id in change.done(stories)
@@ -52,7 +52,7 @@ def plan(change: Change, said: SteeringCommand) -> DecisionPlan:
 
 
 def carry_out(change: Change, made: DecisionPlan) -> None:
-    """Makes a plan a part of where the change stands; what a record should know of it goes to `change.events`."""
+    """Applies a plan to the change; its events for the record go to `change.events`."""
     if made.kind == "receipt":
         _accept_story(change, made)
     elif made.kind == "attempt":
@@ -128,7 +128,7 @@ def _tick_all(spec: Spec, story: str) -> None:
 
 
 def _accept_attempt(change: Change, made: DecisionPlan) -> None:
-    """As an outcome of an iteration, which the next run carries out if this is cut off."""
+    """Saved as the outcome of an iteration: if this is interrupted, the next run carries it out."""
     before = change.look_back(made.story.id)
     commit = change.workspace.commit(made.tree, _build_message(change, made, f"{before.prd_id}-{before.iteration}"))
     by = f" by {made.said.by}" if made.said.by else ""
@@ -157,7 +157,7 @@ def _accept_attempt(change: Change, made: DecisionPlan) -> None:
 
 
 def _read_evidence(change: Change, made: DecisionPlan, state: StoryState, commit: str | None) -> Receipt:
-    """What was found about an attempt before a person accepted it: that stays on record."""
+    """The evidence against an attempt that a person accepts: it stays on record."""
     lost = tuple(state.accused[: receipt.MOST_NAMES]) if made.entry == state.entry else ()
     found = change.history.last_entry(change.prd_id(made.story.id))
     told = (f"it was judged failed: {found.summary}",) if found and found.id == made.entry and found.summary else ()
@@ -209,7 +209,7 @@ def _untick_all(spec: Spec, stories: tuple[str, ...]) -> None:
 
 
 def _reject(change: Change, made: DecisionPlan) -> None:
-    """The state comes before the branch: cut off between them, a story is still done, and can be rejected again."""
+    """Saves the state before the branch: after an interruption the story is still done and can be rejected again."""
     for id in made.reopened:
         _reopen(change, made, id)
     change.save()

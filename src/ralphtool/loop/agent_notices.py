@@ -1,4 +1,4 @@
-"""What people should know about the agents of a run before it begins."""
+"""Notices for people about the agents of a run, before it begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def list_agent_notices(runners: Sequence[Runner], settings: Settings) -> list[str]:
-    """What each of the agents may do, and limits that can't hold for it."""
+    """What each agent may do, and the limits that can't be enforced for it."""
     notices = [text for runner in runners for text in runner.traits.notices]
     unknown = [(runner.name, budget.explain_unknown_cost(runner, settings)) for runner in runners]
     if settings.run.max_cost or settings.run.story_cost:

@@ -1,4 +1,4 @@
-"""A claimed blocker, looked into by an agent that changes nothing."""
+"""Checks a claimed blocker with an agent that changes nothing."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Claim(Struct, frozen=True, kw_only=True):
-    """What an agent says that it lacks, and what we know of that ourselves."""
+    """What an agent says it lacks, and what ralphtool already knows about that."""
 
     story: Story
     claim: str
@@ -31,7 +31,7 @@ class Claim(Struct, frozen=True, kw_only=True):
 def ask_agent(
     asked: Claim, assignment: Assignment, left: RemainingBudget, examine: Callable[[Assignment], Report]
 ) -> BlockerCheck:
-    """What an agent found out; where it could not tell, why."""
+    """The agent's answer, or why it has none."""
     token = os.urandom(16).hex()
     text = prompt.build_blocker(asked.story, asked.claim, token, briefing.templates_path(asked.root))
     looking = structs.replace(

@@ -1,4 +1,4 @@
-"""What agents are told about their box, and what a blocker means there: a setting may be all that it needs."""
+"""Describes a box to its agents, and finds blockers that a setting may resolve."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST_HOSTS = 8
 
 
 def is_boxed(place: Workspace) -> bool:
-    """Whether programs see the workspace elsewhere than it is."""
+    """Whether programs see the workspace at another path than its real one."""
     return place.shown_root != place.root
 
 
@@ -48,8 +48,8 @@ def _describe_network(settings: Settings, runners: Sequence[Runner], root: str) 
 
 
 def check_hidden(place: Workspace, settings: Settings, record: str, claim: str) -> BlockerCheck | None:
-    """Whether what a blocker names is there on the user's machine, and only the box hides it or does not let it
-    through: then a person decides at once, with the line that helps."""
+    """Checks whether the thing that a blocker names is only hidden or blocked by the box: then a person decides at
+    once, and is shown the line that allows it."""
     if not is_boxed(place):
         return None
     from ralphtool.sandbox.advice import suggest

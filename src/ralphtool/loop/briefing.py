@@ -1,4 +1,4 @@
-"""What an agent is told: from where a story stands, and from what is known, to its prompt."""
+"""Builds an agent's prompt from the state of a story and from what is known."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHOWN_FILES = 200
 
 
 class Situation(Struct, frozen=True, kw_only=True):
-    """Where a story stands when an iteration is about to begin."""
+    """The state of a story when an iteration is about to begin."""
 
     root: str
     spec: Spec
@@ -37,7 +37,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     before: AttemptContext
     settings: Settings
     gates: Sequence[str]
-    box: str = ""  # what the agent is told about its box, if it works in one
+    box: str = ""  # the description of the agent's box, if it works in one
 
     @property
     def state(self) -> StoryState:
@@ -45,12 +45,12 @@ class Situation(Struct, frozen=True, kw_only=True):
 
     @property
     def task(self) -> str | None:
-        """The only task that is asked for, where the story is done in chunks."""
+        """The one task to do, if the story is done in chunks."""
         return next((one.id for one in self.story.required if not one.done), None) if self.state.in_chunks else None
 
 
 def build_query(situation: Situation, history: History) -> KnowledgeQuery:
-    """What is asked of the memory."""
+    """The query for the memory."""
     story, before, state = situation.story, situation.before, situation.state
     tasks = [one.text for one in story.tasks if situation.task in (None, one.id) and not one.done]
     last = history.last_entry(before.prd_id) if before.previous_failure else None
@@ -94,19 +94,19 @@ def build(situation: Situation, known: RelevantKnowledge, token: str) -> Prompt:
 
 
 def templates_path(root: str) -> str:
-    """Where the user's own sections of the prompt lie."""
+    """The folder with the user's own prompt sections."""
     return layout.prompts(root)
 
 
 def _join_guidance(current: ChangeState, state: StoryState) -> str:
-    """A person's words come first: should there be no room for all, they stay."""
+    """A person's words come first, so that they stay if there is not enough room for everything."""
     answer = state.answer and f"A human answered: {state.answer}"
     told = [f"A human says: {text}" for text in (*current.told, *state.told)]
     return "\n\n".join(filter(None, [answer, *told, state.guidance, _describe_tree(state)]))
 
 
 def _describe_tree(state: StoryState) -> str:
-    """What the tree holds besides the last checkpoint, and why."""
+    """What the tree contains besides the last checkpoint, and why."""
     if state.sent_back:
         return state.sent_back.text
     met = (

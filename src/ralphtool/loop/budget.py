@@ -18,7 +18,7 @@ _MOST_TIMES_FULL = 3
 
 
 class UsageTotals:
-    """What was spent on something."""
+    """The totals of what was spent."""
 
     def __init__(self) -> None:
         self.agent_seconds = self.gate_seconds = self.cost = 0.0
@@ -47,7 +47,7 @@ class UsageTotals:
 
 
 class RemainingBudget(Struct, frozen=True):
-    """What one iteration may still use; 0 is no limit."""
+    """What one iteration may still use; 0 means no limit."""
 
     seconds: float
     tokens: float
@@ -58,7 +58,7 @@ NOTHING = RemainingBudget(0.0, 0.0, 0.0)
 
 
 class Budget:
-    """The limits of a run, and what is used up of them."""
+    """The limits of a run, and how much of them is used up."""
 
     def __init__(self, limits: RunSettings) -> None:
         self._limits = limits
@@ -77,7 +77,7 @@ class Budget:
         self._note_disk(report)
 
     def _note_disk(self, report: Report) -> None:
-        """Several who meet a full disk at once have met it one time."""
+        """Several reports of a full disk at about the same time count as one."""
         now = time.monotonic()
         if report.full_disk and now - self._found_full > _SAME_TIME:
             self._times_full, self._found_full = self._times_full + 1, now
@@ -90,13 +90,13 @@ class Budget:
         return time.monotonic() - self._began
 
     def sleep_uncounted(self, seconds: float) -> None:
-        """Waits, and counts it as no time of the run's."""
+        """Waits, without counting the wait as time of the run."""
         began = time.monotonic()
         time.sleep(seconds)
         self._began += time.monotonic() - began
 
     def describe_reached_limit(self) -> str:
-        """The limit that is reached, in words; empty while there is none."""
+        """Describes the limit that is reached; empty if none is."""
         limits = self._limits
         if limits.max_iterations and self.iterations >= limits.max_iterations:
             return f"the limit of {limits.max_iterations} iterations is reached (--max-iterations)"
@@ -122,14 +122,14 @@ class Budget:
         return not self._limits.max_time or self.seconds + seconds < self._limits.max_time
 
     def is_story_exhausted(self, story: str) -> bool:
-        """Whether a story has used up what it may."""
+        """Whether a story has used up its budget."""
         limits, used = self._limits, self.totals_of(story)
         return bool(limits.story_tokens and used.tokens >= limits.story_tokens) or bool(
             limits.story_cost and used.cost >= limits.story_cost
         )
 
     def remaining_for(self, story: str, held: RemainingBudget = NOTHING, sharers: int = 1) -> RemainingBudget:
-        """`held` is what others may still use at the same time; what is left is for so many."""
+        """`held` is what other iterations may still use at the same time; `sharers` share what is left."""
         limits, used, total = self._limits, self.totals_of(story), self.total
         tokens, cost = total.tokens + held.tokens, total.cost + held.cost
         return RemainingBudget(
@@ -140,13 +140,13 @@ class Budget:
 
 
 def _smallest_remaining(*limits: tuple[float, float] | tuple[float, float, int]) -> float:
-    """What is left of the limit that comes first; of one that is used up, as good as nothing."""
+    """What is left of the tightest limit. A used-up limit leaves almost nothing, since 0 means no limit."""
     left = [max((limit - used) / (sharers[0] if sharers else 1), 1e-9) for limit, used, *sharers in limits if limit]
     return min(left) if left else 0.0
 
 
 def explain_unknown_cost(runner: Runner, settings: Settings) -> str:
-    """Why nobody can know what an agent costs; empty if somebody may."""
+    """Why the cost of an agent is unknown; empty if it may be known."""
     if runner.traits.cost == "none":
         return "it does not report its usage"
     if runner.traits.cost == "tokens" and not settings.prices:

@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
 
 
-_MOST_RENEWALS = 3  # for a story in one run: an agent could ask for them as well, and go on for ever
+_MOST_RENEWALS = 3  # per story and run: an agent could request them too, and continue forever
 
 
 class Change:
-    """What a run knows of its change."""
+    """A change as a run sees it."""
 
     def __init__(self, root: str, run: str, name: str, ref: str, workspace: Workspace, history: History) -> None:
         self.root = root
@@ -46,16 +46,16 @@ class Change:
         self.history = history
         self.change_state: ChangeState = change_state.load(root, name)
         self.change_state.spec = ref
-        self._is_beside = False  # others work on other stories at the same time
+        self._is_beside = False  # other lanes work on other stories at the same time
         self._completed: list[str] = []
         self._observed = 0
         self._recalled = 0
         self._renewals: Counter[str] = Counter()
-        self.awaited: list[str] = []  # stories that only wait for an answer
-        self.answers: dict[str, str] = {}  # that were seen, by story
+        self.awaited: list[str] = []  # stories that wait only for an answer
+        self.answers: dict[str, str] = {}  # those seen so far, by story
         self.notices: list[str] = []
-        self.events: list[Event] = []  # for the record: what came of a person's decisions
-        self._done_at_start: set[str] | None = None  # stories that were ticked before anybody tried them
+        self.events: list[Event] = []  # for the record: the results of a person's decisions
+        self._done_at_start: set[str] | None = None  # stories that were ticked before any attempt
 
     @property
     def spec(self) -> Spec:
@@ -68,15 +68,15 @@ class Change:
         return specs.prd_id(self.spec, story)
 
     def look_back(self, story: str) -> AttemptContext:
-        """What came of the story before."""
+        """The context from earlier attempts at the story."""
         return analyzer.look_back(self.history, self.prd_id(story), self.change_state.story(story).since)
 
     def has_others(self) -> bool:
-        """Whether there are other changes, so that this one has to be named."""
+        """Whether there are other changes, so that this one must be named."""
         return any(place.change != self.name for place in specs.find_all(self.workspace.root))
 
     def spec_flag(self) -> str:
-        """What a command line has to say so that it finds the change; empty where looking is enough."""
+        """The option that a command line needs to find the change; empty if it finds it without."""
         is_found = any(place.change == self.name for place in specs.find_all(self.workspace.root))
         return "" if is_found else f" --spec {shlex.quote(specs.file_of(self.ref) or self.ref)}"
 
@@ -89,11 +89,10 @@ class Change:
         return session.load(self.run)
 
     def begin(self, story: str) -> None:
-        """An iteration begins: what is recorded from here on is its own."""
+        """Begins an iteration: everything recorded from here on belongs to it."""
         if self.workspace.branch is None and not self.change_state.story(story).is_tried:
-            self.change_state.story(
-                story
-            ).is_tried = True  # without git nothing else would tell its ticks from the user's
+            # without git, nothing else distinguishes its ticks from the user's
+            self.change_state.story(story).is_tried = True
             self.save()
         with session.LockedSession(self.run) as held:
             held.state["current_story_id"] = story
@@ -104,23 +103,23 @@ class Change:
             self._recalled = len(_read_recalled(held.state))
 
     def list_observations(self, story: str) -> list[SessionState]:
-        """What the agent of this iteration observed."""
+        """The observations of this iteration's agent."""
         found: list[SessionState] = self.state()["observations"][self._observed :]
         return [one for one in found if not self._is_beside or one.get("story_id") in (story, None)]
 
     def seen_from(self, workspace: Workspace) -> Change:
-        """The same change, as somebody sees it who works elsewhere, beside others."""
+        """The same change, seen from another workspace, while other lanes work on it."""
         beside = copy.copy(self)
         beside.workspace = workspace
         beside._is_beside = True
         return beside
 
     def list_recalled(self) -> list[str]:
-        """The ids of what the agent of this iteration asked the memory for, and was told."""
+        """The ids of the items that this iteration's agent recalled from the memory."""
         return _read_recalled(self.state())[self._recalled :]
 
     def take_up_killed_proofs(self) -> list[str]:
-        """The work of attempts that were being proven when the last run was killed: their stories go on from it."""
+        """Lets stories resume from attempts that were being proven when the last run was killed."""
         made = self.change_state.outcome
         found = [one for one in self.workspace.take_protected(self.run) if not (made and made.entry.id == one.entry)]
         for one in found:
@@ -131,16 +130,16 @@ class Change:
         return [f"{one.entry} {text}" for one in found]
 
     def undo_ticks(self, story: Story) -> None:
-        """The work of this iteration is not kept, so what it ticked is open again."""
+        """Reopens the tasks that this iteration ticked, since its work is not kept."""
         self._set_completed([*self._completed, *self._list_ticked_beside(story)])
 
     def restore_ticks(self, story: Story | None = None) -> None:
-        """Formats without boxes keep ticks in the session: those count whose work was kept."""
+        """Formats without boxes keep ticks in the session: only those count whose work was kept."""
         kept = [task for one in self.change_state.stories.values() for task in one.completed]
         self._set_completed([*kept, *(self._list_ticked_beside(story) if story else ())])
 
     def _list_ticked_beside(self, story: Story) -> list[str]:
-        """What others have ticked since this iteration began."""
+        """The tasks that other lanes have ticked since this iteration began."""
         if not self._is_beside:
             return []
         own = {*self._completed, *(task.id for task in story.tasks)}
@@ -156,19 +155,19 @@ class Change:
     # --- which story ----------------------------------------------------------------------------
 
     def done(self, stories: Sequence[Story]) -> set[str]:
-        """Those with a checkpoint. Ticks alone prove nothing, but for those that were there before we began."""
+        """The stories with a checkpoint. Ticks alone prove nothing, except those from before ralphtool began."""
         if self._done_at_start is None:
             self._done_at_start = self._find_ticked_at_start(stories)
         known = self.workspace.checkpoints().keys() | self._done_at_start
         return {story.id for story in stories if story.done and (story.id in known or self._was_proven(story))}
 
     def forget_ticked_at_start(self) -> None:
-        """The user has edited the plan: other boxes may be ticked in it."""
+        """The user edited the plan, so other boxes may be ticked in it."""
         self._done_at_start = None
 
     def list_outlooks(self) -> dict[str, StoryOutlook]:
-        """Whether an attempt at each story may come by itself, or why none will."""
-        self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
+        """For each story, whether another attempt may follow without a person, or why not."""
+        self.workspace.begin(None)  # drops what the last attempt did to the spec
         stories = self.stories()
         done = self.done(stories)
         return {story.id: "done" if story.id in done else self._find_outlook(story.id) for story in stories}
@@ -180,19 +179,19 @@ class Change:
         return "waiting" if state.question and not self.answers.get(story) else "open"
 
     def has_checkpoint(self, story: Story) -> bool:
-        """Whether its "done" is the work of a run, and no tick of the user's."""
+        """Whether its "done" is the work of a run, not a tick by the user."""
         return story.id in self.workspace.checkpoints() or self._was_proven(story)
 
     def _find_ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
-        """What the user had ticked before we began; without git, what is ticked and was never tried."""
+        """Stories that the user ticked before ralphtool began; without git, the ticked ones that were never tried."""
         with tempfile.TemporaryDirectory(prefix="ralph-") as place:
-            folder = os.path.join(place, self.name)  # some changes are called after the folder that they are in
+            folder = os.path.join(place, self.name)  # some changes are named after their folder
             os.mkdir(folder)
             if self.workspace.write_spec_at_start(folder, self.ref):
                 try:
                     given = specs.open(folder, self.name, self.ref).stories()
                 except (ChangeNotFound, SpecError):
-                    return set()  # it was not there, or not readable: nothing was ticked
+                    return set()  # it did not exist, or was not readable: nothing was ticked
                 return {story.id for story in given if story.done}
         untried = [story for story in stories if not self.change_state.story(story.id).is_tried]
         return {story.id for story in untried if story.done and self._last_status(story) is None}
@@ -207,11 +206,11 @@ class Change:
     def next_story(
         self, *, strict_order: bool, is_spent: Callable[[str], bool], takes_edits: bool = True
     ) -> Story | None:
-        """The first that can be worked on, as the tree has it that its next attempt begins with.
+        """The first story that can be worked on, read from the tree that its next attempt begins with.
 
-        Without `takes_edits` the plan stays as it is: others work on its stories at this time.
+        Without `takes_edits` the plan stays as it is, because other lanes are working on its stories.
         """
-        self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
+        self.workspace.begin(None)  # drops what the last attempt did to the spec
         if takes_edits:
             plan_edits.take_up(self)
         story = self._find_first_ready(strict_order=strict_order, is_spent=is_spent)
@@ -222,12 +221,12 @@ class Change:
         return specs.find_story(self.stories(), story.id)
 
     def follow_branch(self) -> None:
-        """What the user committed meanwhile is a part of the change from here on."""
+        """Makes the user's new commits part of the change."""
         if text := self.workspace.follow_branch():
             self.notices.append(text)
 
     def _find_first_ready(self, *, strict_order: bool, is_spent: Callable[[str], bool]) -> Story | None:
-        """Open, not skipped, within its budget, waits for no human and for no other; optional ones come last."""
+        """The first story that is open, not skipped, within budget and waits for nothing; optional ones come last."""
         stories = self.stories()
         done = self.done(stories)
         self.awaited = []
@@ -240,7 +239,7 @@ class Change:
         return next((story for story in ready if not story.optional), ready[0] if ready else None)
 
     def explain_rest(self) -> str:
-        """Why stories that are open were never handed out."""
+        """Why open stories were never given to an agent."""
         return remaining.explain_rest(self.stories())
 
     def _is_held(self, story: Story) -> bool:
@@ -248,7 +247,7 @@ class Change:
         return bool(state.decision and state.decision.action == "skip") or self._waits_for_answer(story.id, state)
 
     def _waits_for_answer(self, story: str, state: StoryState) -> bool:
-        """Whether a human is to answer first. An answer is taken up here, and comes with fresh attempts."""
+        """Whether a person must answer first. An answer is applied here, and brings fresh attempts."""
         if state.question is None:
             return False
         path = questions.path_of(self.root, state.question.name)
@@ -264,7 +263,7 @@ class Change:
         return False
 
     def _read_answer(self, story: str, path: str) -> str | None:
-        """What was answered; also if an agent has cleaned the file away since we have seen it."""
+        """The answer, even if an agent has deleted its file since it was seen."""
         return questions.read_answer(path) if os.path.lexists(path) else self.answers.get(story)
 
     def _ask_again(self, path: str, text: str) -> None:
@@ -274,24 +273,24 @@ class Change:
             )
 
     def has_answers(self) -> bool:
-        """Whether one has come that the run waits for; an edit of the plan is one, too."""
+        """Whether an answer has arrived that the run waits for; an edit of the plan counts as one."""
         if self.workspace.has_edited_plan(self.ref):
             return True
         asked = [(id, self.change_state.story(id).question) for id in self.awaited]
         return any(self._read_answer(id, questions.path_of(self.root, one.name)) for id, one in asked if one)
 
     def _can_restart(self, story: str) -> bool:
-        """Whether a story may be given fresh attempts once more in this run."""
+        """Whether a story may get fresh attempts once more in this run."""
         self._renewals[story] += 1
         return self._renewals[story] <= _MOST_RENEWALS
 
-    # --- what a person says -----------------------------------------------------------------------
+    # --- steering ---------------------------------------------------------------------------------
 
     def apply(self, said: Sequence[SteeringCommand]) -> list[str]:
-        """Makes what a person said a part of where the change stands, in one step; tells what is put off."""
+        """Applies steering commands to the change state in one step; returns the ids of the postponed ones."""
         new = [one for one in said if one.id not in self.change_state.heeded]
         if any(one.story is not None for one in new):
-            self.workspace.begin(None)  # what the last attempt did to the spec is not the spec
+            self.workspace.begin(None)  # drops what the last attempt did to the spec
         put_off = [one.id for one in new if not self._apply_command(one)]
         ids = [one.id for one in said if one.id not in put_off]
         if new:
@@ -304,7 +303,7 @@ class Change:
         steering.remove_applied(self.root, self.name, ids)
 
     def _apply_command(self, said: SteeringCommand) -> bool:
-        """Whether it could be taken up, were it only to say that it makes no sense."""
+        """Whether the command is dealt with, even if only by a notice that it was ignored; False if it is postponed."""
         story = said.story
         if story is None:
             change_state.apply(self.change_state, said)
@@ -334,7 +333,7 @@ class Change:
             self.notices.append(made.text)
 
     def close_question(self, state: StoryState) -> None:
-        """What was asked is decided."""
+        """Archives the question of a story that is decided."""
         if asked := state.question:
             path = questions.path_of(self.root, asked.name)
             with questions.turn(path):
@@ -352,18 +351,18 @@ class Change:
                 questions.archive(path)
 
     def drain_events(self) -> list[Event]:
-        """What the record should have, and has not yet."""
+        """The events that are not in the record yet."""
         made, self.events = self.events, []
         return made
 
     def drain_notices(self) -> list[str]:
-        """What people should know, and was not told yet."""
+        """The notices that are not in the record yet."""
         told, self.notices = self.notices, []
         return told
 
 
 def waits_for(story: Story, stories: Sequence[Story], done: Collection[str], *, strict_order: bool) -> list[str]:
-    """The stories that have to be done before this one."""
+    """The stories that must be done before this one."""
     before = [one.id for one in stories[: stories.index(story)] if not one.optional] if strict_order else []
     return [id for id in dict.fromkeys([*story.depends_on, *before]) if id not in done]
 

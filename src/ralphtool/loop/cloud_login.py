@@ -1,4 +1,4 @@
-"""Agents that reach their model through a cloud: a box withholds that login, and settings pass it."""
+"""Agents that reach their model through a cloud: a box withholds that login unless settings pass it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _OFF = ("", "0", "false", "no", "off")
 
 class _Cloud(NamedTuple):
     title: str
-    switch: str  # the variable by which Claude Code uses it
+    switch: str  # the variable that makes Claude Code use it
     prefixes: tuple[str, ...]  # of variables that belong to its login
     files: tuple[str, ...]  # variables that name a file of the login
-    folder: str  # where the login is, if none of them does
+    folder: str  # where the login is, if none of them is set
     regions: tuple[str, ...]  # variables that name the region
     region: str
     hosts: tuple[str, ...]
@@ -54,7 +54,7 @@ _CLOUDS = (
 
 
 def list_notices(settings: Settings, runners: Sequence[Runner], root: str) -> list[str]:
-    """What each agent lacks in a box, with the lines that pass it."""
+    """A notice for each login that a box withholds, with the settings that pass it."""
     return [text for runner in runners for text in _list_for(settings, runner, root)]
 
 
@@ -74,7 +74,7 @@ def _list_for(settings: Settings, runner: Runner, root: str) -> list[str]:
 
 
 def _read_configured(needs: Sequence[str]) -> dict[str, str]:
-    """The variables that Claude Code sets for itself, by its own settings."""
+    """The variables that Claude Code's own settings define."""
     found: dict[str, str] = {}
     for folder in needs:
         try:
@@ -87,7 +87,7 @@ def _read_configured(needs: Sequence[str]) -> dict[str, str]:
 
 
 def _list_lines(cloud: _Cloud, env: Mapping[str, str], sandbox: SandboxSettings, root: str) -> list[str]:
-    """The settings, each with what it has already, that lack something."""
+    """The settings that lack something, with their present values and the missing ones."""
     wanted = {
         "env": [name for name in list_withheld(env, ()) if name.startswith(cloud.prefixes)],
         "read": _list_files(cloud, env),

@@ -1,4 +1,4 @@
-"""How the programs of a run are started where they work in a box."""
+"""How the programs of a run are started in a box or a worktree."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def confine(
     place: Workspace, root: str, run: str, settings: Settings, runners: Sequence[Runner], log: Log, slot: int = 0
 ) -> Iterator[Confine | None]:
-    """What puts a program into its box or its worktree; None where it is in the user's own folder. The box's network
-    lives as long as this does. What all boxes of a run share is reported with the first."""
+    """Yields the function that puts a program into its box or worktree; None for the user's own folder. The box's
+    network lives as long as this context. Notices that apply to all boxes of a run are logged with the first."""
     from ralphtool.workspace.box import Box
     from ralphtool.workspace.worktree import Worktree
 
@@ -66,7 +66,7 @@ def _use_own_programs(
     writable: Sequence[str],
     purpose: str = "agent",
 ) -> tuple[list[str], str, dict[str, str]]:
-    """An agent may be a script that is in the user's own folder alone, since nobody has committed it yet."""
+    """An agent may be a script that is only in the user's own folder, because it is not committed yet."""
     inside = os.path.relpath(cwd, place.place)
     theirs = {word: os.path.join(place.home.top, inside, word) for word in argv if "/" in word and purpose == "agent"}
     own = {
@@ -101,7 +101,7 @@ def _build_plan(place: Box, root: str, settings: Settings, runners: Sequence[Run
 
 
 def _find_agent_places(run: str, root: str, settings: Settings, runners: Sequence[Runner]) -> AgentPlaces:
-    """What the commands of an agent write: its session. Beside the sessions are other things of ours."""
+    """An agent's commands write its session. The folder above the sessions has other files of ralphtool."""
     from ralphtool.sandbox.confinement import AgentPlaces
 
     sessions = os.path.dirname(session.path_of(run))
@@ -110,7 +110,7 @@ def _find_agent_places(run: str, root: str, settings: Settings, runners: Sequenc
 
 
 def list_agent_variables(root: str, settings: Settings, runners: Sequence[Runner]) -> frozenset[str]:
-    """The secrets that agents need for themselves: their gates don't get them."""
+    """The secrets that only the agents need: gates don't get them."""
     own = {*KEYS, *(name for runner in runners for name in runner.traits.credentials.variables)}
     own |= {name for runner in runners if (known := settings.agents.get(runner.name)) for name in known.env}
     needs = [path for runner in runners for path in list_needs(runner, root)]
@@ -135,7 +135,7 @@ def _show_agents_files(place: Box, root: str, runners: Sequence[Runner]) -> Agen
 
 
 def list_named(paths: Sequence[str], root: str) -> Iterator[str]:
-    """Paths of the settings; one that is not there can't be shown."""
+    """Resolves paths from the settings; one that does not exist can't be shown in a box."""
     for path in paths:
         found = os.path.realpath(os.path.join(root, os.path.expanduser(path)))
         if not os.path.exists(found):

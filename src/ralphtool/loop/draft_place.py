@@ -1,7 +1,7 @@
-"""Where an agent works that drafts a change: it may read the whole project, and write into one folder.
+"""The place where an agent drafts a change: it may read the whole project, and write into one folder.
 
-In a box the project is shown read-only. Without a box the agent gets a copy of it, and what it changes there is lost.
-Without git there is nothing to copy by: then the agent's own read-only mode has to do.
+In a box the project is shown read-only. Without a box the agent gets a copy of it, and its changes there are lost.
+Without git no copy can be made: then the agent's own read-only mode must be enough.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DraftPlace(Struct, frozen=True, kw_only=True):
 
 
 class PlaceChoice(Struct, frozen=True, kw_only=True):
-    """Which kind of place it is, and why no better one."""
+    """The kind of place, and why there is no better one."""
 
     kind: str
     why: str = ""
@@ -57,7 +57,7 @@ class PlaceChoice(Struct, frozen=True, kw_only=True):
 
 
 def choose(settings: Settings, repository: Repository | None) -> PlaceChoice:
-    """The best place that can be had, as the settings want it."""
+    """The best available place that the settings allow."""
     is_wanted = settings.run.workspace in ("auto", "box")
     must = settings.run.workspace == "box" or settings.sandbox.mode == "require"
     found = try_box() if is_wanted or must else None
@@ -70,7 +70,7 @@ def choose(settings: Settings, repository: Repository | None) -> PlaceChoice:
 
 
 def check_runner(choice: PlaceChoice, runner: Runner) -> None:
-    """Refuses an agent that nothing would keep from changing the project."""
+    """Refuses an agent that nothing would stop from changing the project."""
     if choice.kind == "here" and not runner.traits.drafts:
         raise InvalidValue(
             f"{runner.name} can't be restricted to its draft, and there is neither a box ({choice.why}) nor git to "
@@ -89,7 +89,7 @@ def open_place(
     log: Log,
     repository: Repository | None,
 ) -> Iterator[DraftPlace]:
-    """Makes the place, and clears it away at the end."""
+    """Creates the place, and removes it at the end."""
     if choice.kind == "box":
         with _open_box(root, run, draft, settings, runners, log, repository) as confine:
             yield DraftPlace(kind="box", root=os.path.realpath(root), confine=confine)
@@ -121,7 +121,7 @@ def _open_box(
     store = os.path.join(layout.run(root, run), "box")
     home = _copy_agents_files(store, root, runners)
     top = os.path.realpath(repository.top if repository else root)
-    named = (*settings.sandbox.read, *settings.sandbox.write)  # nothing that it writes there is a draft
+    named = (*settings.sandbox.read, *settings.sandbox.write)  # both read-only: nothing there belongs to the draft
     rules = way_out.build_rules(settings, runners, root)
     try:
         with way_out.open_proxy(rules, settings, log) as proxy:
@@ -163,7 +163,7 @@ def _copy_agents_files(store: str, root: str, runners: Sequence[Runner]) -> Agen
 
 @contextmanager
 def _open_copy(root: str, run: str, repository: Repository) -> Iterator[str]:
-    """A copy of what git knows or could know, as it is in the user's tree now."""
+    """A copy of the user's files as they are now, without ignored ones."""
     folder = os.path.join(layout.in_git(repository.common), "copies")
     _clear_left_copies(root, folder)
     place = os.path.join(folder, run)
@@ -178,7 +178,7 @@ def _open_copy(root: str, run: str, repository: Repository) -> Iterator[str]:
 
 
 def _clear_left_copies(root: str, folder: str) -> None:
-    """Those of agents whose command was killed."""
+    """Removes the copies that killed commands left behind."""
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         try:
             is_used = runs.read_summary(root, name).state in ("running", "paused")
@@ -197,14 +197,14 @@ def _copy_tree(repository: Repository, place: str) -> None:
 
 
 def _copy_file(source: str, target: str, top: str, place: str) -> None:
-    """A submodule, or a file that is deleted, leaves nothing to copy."""
+    """Copies a file or a link; a submodule or a deleted file has nothing to copy."""
     try:
         mode = os.lstat(source).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if stat.S_ISLNK(mode):
-        leads = os.readlink(source)  # not back into the user's own tree
+        leads = os.readlink(source)  # must not lead back into the user's own tree
         os.symlink(place + leads[len(top) :] if leads.startswith(f"{top}/") else leads, target)
     elif stat.S_ISREG(mode):
         shutil.copy2(source, target)

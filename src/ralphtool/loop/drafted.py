@@ -1,4 +1,4 @@
-"""A drafted change: read from its folder, checked by its adapter and by our rules, put in place or left where it is."""
+"""A drafted change: read from its folder, checked by its adapter and the draft rules, then kept or rejected."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from ralphtool.judging.draft_rules import DraftProblem
     from ralphtool.specs import Story
 
-STORY = "plan"  # what the record calls this work
+STORY = "plan"  # the story id of this work in the record
 TITLE = "Draft the change"
 _MOST_FILES, _MOST_BYTES = 100, 1 << 20
 
 
 class PlanRequest(Struct, frozen=True, kw_only=True):
-    """What is to be planned: the user's idea, and the change that it becomes."""
+    """A request for a plan: the user's idea, and the change that it becomes."""
 
     root: str
     idea: str
@@ -46,7 +46,7 @@ class PlanRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def inside(self) -> str:
-        """Where the change will be, seen from the project's folder."""
+        """The path of the new change, relative to the project's folder."""
         return os.path.relpath(self.made.place, self.root)
 
 
@@ -55,13 +55,13 @@ class DraftedChange(Struct, frozen=True, kw_only=True):
 
     request: PlanRequest
     run: str
-    folder: str  # laid out as the project is
-    texts: dict[str, str]  # by their paths below the change's own place, as in a Scaffold
+    folder: str  # laid out like the project
+    texts: dict[str, str]  # by path below the change's own place, as in a Scaffold
     stories: tuple[Story, ...] = ()
     scenarios: int = 0
     blocked: str = ""
     problems: tuple[DraftProblem, ...] = ()
-    left_out: tuple[str, ...] = ()  # files that are no part of the change
+    left_out: tuple[str, ...] = ()  # files that are not part of the change
     spent: Totals = Totals()
 
     @property
@@ -70,7 +70,7 @@ class DraftedChange(Struct, frozen=True, kw_only=True):
         return [os.path.join(place, name) if name else place for name in self.texts]
 
     def list_complaints(self) -> list[str]:
-        """What is wrong with it, a line for each."""
+        """One line for each problem."""
         told = [f"story {one.story}: {one.text}" if one.story else one.text for one in self.problems]
         return [*([self.blocked] if self.blocked else []), *told]
 
@@ -79,7 +79,7 @@ class DraftedChange(Struct, frozen=True, kw_only=True):
 
 
 def read_draft(draft: DraftedChange) -> DraftedChange:
-    """The draft as it is on the disk now, checked by its adapter and by our rules."""
+    """The draft as it is on disk now, checked by its adapter and the draft rules."""
     try:
         texts, left_out = _read_texts(draft.request, draft.folder)
         found = structs.replace(draft, texts=texts, left_out=tuple(left_out), blocked="", stories=(), problems=())
@@ -91,7 +91,7 @@ def read_draft(draft: DraftedChange) -> DraftedChange:
 
 
 def open_boxes(draft: DraftedChange) -> DraftedChange:
-    """The draft without the ticks of its agent: nothing is done yet, and a ticked story would count as the user's."""
+    """The draft without its agent's ticks: nothing is done yet, and a ticked story would count as the user's tick."""
     ticked = [task.id for story in draft.stories for task in story.tasks if task.done]
     if not ticked:
         return draft
@@ -105,7 +105,7 @@ def open_boxes(draft: DraftedChange) -> DraftedChange:
 
 
 def _list_names(draft: DraftedChange) -> dict[str, str]:
-    """The files of a draft that can't be read, for who wants to edit them."""
+    """The files of an unreadable draft, so that the user can edit them."""
     place = os.path.join(draft.folder, draft.request.inside)
     return {"" if path == place else os.path.relpath(path, place): "" for path in _list_files(place)}
 
@@ -114,7 +114,7 @@ def _check(draft: DraftedChange) -> DraftedChange:
     request = draft.request
     try:
         spec = specs.open(draft.folder, request.made.change, request.ref)
-    except ChangeNotFound:  # some formats are only known by their tasks
+    except ChangeNotFound:  # some formats are recognized only by their tasks
         raise SpecError(
             f"{request.inside} has no tasks: write them as open boxes, below a heading for each story"
         ) from None
@@ -130,7 +130,7 @@ def _check(draft: DraftedChange) -> DraftedChange:
 
 
 def _read_texts(request: PlanRequest, folder: str) -> tuple[dict[str, str], list[str]]:
-    """The files of the change by their paths below its place; and others, which are no part of it."""
+    """The files of the change by path below its place, and the paths of files that are not part of it."""
     place = os.path.join(folder, request.inside)
     own = list(_list_files(place))
     others = [path for path in _list_files(folder) if path not in own]
@@ -141,7 +141,7 @@ def _read_texts(request: PlanRequest, folder: str) -> tuple[dict[str, str], list
 
 
 def _list_files(place: str) -> Iterator[str]:
-    """Plain files only, and no hidden ones: a link leads elsewhere, and a hidden file may tell an agent what to do."""
+    """Only plain, visible files: a link leads elsewhere, and a hidden file may contain instructions for agents."""
     if os.path.isfile(place) and not os.path.islink(place):
         yield place
     for folder, names, found in os.walk(place):
@@ -176,11 +176,11 @@ def describe_size(draft: DraftedChange) -> str:
     return ", ".join([told[0] + (f" ({optional} optional)" if optional else ""), *told[1:]])
 
 
-# --- what comes of it -------------------------------------------------------------------------------
+# --- keeping and rejecting --------------------------------------------------------------------------
 
 
 def keep(draft: DraftedChange) -> Scaffold:
-    """Puts the draft in place as it is now, in one step. What is there already is never touched."""
+    """Puts the draft in place as it is now, in one step. Existing files are never touched."""
     now = read_draft(draft)
     if now.blocked or not now.texts:
         raise DraftFailed(f"the draft can't be kept: {now.blocked or 'it is gone'}")

@@ -1,8 +1,8 @@
-"""Lets an agent draft a change from an idea. What it wrote is checked, and goes back to it once.
+"""Lets an agent draft a change from an idea. The draft is checked, and sent back once if it has problems.
 
-The agent writes into `.ralph/runs/<run>/draft`, which is laid out as a project is: so the format's own adapter reads
-the draft there. Nothing else of what the agent writes is kept. What it says, does and costs is on record as the
-iterations of a run are, under the story `plan`.
+The agent writes into `.ralph/runs/<run>/draft`, which is laid out like a project, so that the format's own adapter
+can read the draft there. Nothing else that the agent writes is kept. Its output, actions and costs are recorded like
+the iterations of a run, under the story `plan`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _NOTHING = "the plan has no files: write them to the paths named above"
 
 
 def build_prompt(request: PlanRequest, project: str, folder: str, problems: Sequence[str] = ()) -> str:
-    """What the agent is given. `project` is where it finds the project, `folder` where its draft goes."""
+    """The agent's prompt. `project` is where it finds the project, `folder` where it writes its draft."""
     made = request.made
     place = os.path.join(folder, request.inside)
     names = {name: os.path.join(place, name) if name else place for name in made.texts}
@@ -117,7 +117,7 @@ def write_draft(
 
 
 def _end_left_processes(root: str) -> None:
-    """Agents of a command that was killed together with what watched over them."""
+    """Ends the agents of a command that was killed together with its supervisor."""
     from ralphtool.executors import process
     from ralphtool.executors.environment import check_session_id
 
@@ -131,7 +131,7 @@ def _has_content(path: str) -> bool:
 
 
 class _Drafting(Struct, frozen=True, kw_only=True):
-    """The agent at work on one draft."""
+    """The work on one draft."""
 
     request: PlanRequest
     settings: Settings
@@ -215,7 +215,7 @@ class _Drafting(Struct, frozen=True, kw_only=True):
     # --- rounds ---------------------------------------------------------------------------------
 
     def _run_rounds(self, place: DraftPlace, executor: LocalExecutor) -> DraftedChange:
-        """A draft with problems goes back to the agent once. One that can't work hands over to the next."""
+        """A draft with problems goes back to the agent once. If an agent can't work, the next one takes over."""
         agent, rounds, complaints, why = 0, 0, list[str](), "the agent was not started"
         draft = self._read()
         while rounds < _ROUNDS and not self.budget.is_exhausted and not self.is_stopped:
@@ -306,7 +306,7 @@ class _Drafting(Struct, frozen=True, kw_only=True):
         )
 
     def _hand_over(self, report: Report, agent: int) -> int:
-        """The next agent, for one that met a limit or could not be reached."""
+        """The next agent, after one that reached a limit or could not be reached."""
         why = report.failure.text if report.failure else ""
         if agent + 1 == len(self.runners):
             raise DraftFailed(f"{self.runners[agent].name} can't work now: {why}; run the command again later")
@@ -322,7 +322,7 @@ class _Drafting(Struct, frozen=True, kw_only=True):
 
 
 def _explain_nothing(report: Report) -> str:
-    """Why there is no draft; what the agent said last may be the best answer."""
+    """Why there is no draft; the agent's last message may be the best explanation."""
     if told := verdict.describe_bad_end(report, report.detail):
         return told
     said = " ".join(report.end.message.split())

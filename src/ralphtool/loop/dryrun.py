@@ -1,4 +1,4 @@
-"""What a run would do, without doing any of it: the stories in order, the gates, and the first prompt."""
+"""The plan of a run, without running it: the stories in order, the gates, and the first prompt."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class PlannedStory(Struct, frozen=True, kw_only=True):
     id: str
     title: str
     state: Literal["done", "skipped", "waiting", "later", "ready"]
-    waits_for: list[str]  # stories; and for a human, if the state is `waiting`
+    waits_for: list[str]  # stories; if the state is `waiting`, also for a person
     optional: bool
-    attempts: int  # used up by now
+    attempts: int  # used so far
     tasks_total: int
     tasks_done: int
-    put_aside: str = ""  # why it is not handed out: "blocked" or "deferred"
+    put_aside: str = ""  # why no agent gets it: "blocked" or "deferred"
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -54,14 +54,14 @@ class Plan(Struct, frozen=True, kw_only=True):
     change: str
     held_by: str | None
     paused: bool
-    steps: list[PlannedStory]  # in the order in which they would be begun, those that are done first
+    steps: list[PlannedStory]  # in the order in which they would begin; those that are done come first
     gates: list[str]
-    workspace: list[str]  # where work would happen, and why it is no better place
-    first: str | None  # the story that would be begun with
+    workspace: list[str]  # where work would happen, and why not in a better place
+    first: str | None  # the story that would begin
     prompt: str | None
-    cut: list[str]  # what was shortened in it
-    side_by_side: int = 1  # how many stories would be worked on at once, at most
-    rounds: list[list[str]] = []  # stories that could be: those of a round wait for the rounds before it
+    cut: list[str]  # what was shortened in the prompt
+    side_by_side: int = 1  # the most stories that would be worked on at once
+    rounds: list[list[str]] = []  # stories that could run side by side: each round waits for the rounds before it
 
 
 def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Plan:
@@ -90,7 +90,7 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
 
 
 def _load_updated_state(root: str, change: str) -> ChangeState:
-    """Where the change will stand when a run has taken up what was said and answered."""
+    """The change state after a run has applied the pending steering commands and answers."""
     stands = change_state.load(root, change)
     for one in questions.list_open(root, change):
         if one.answer:
@@ -101,7 +101,7 @@ def _load_updated_state(root: str, change: str) -> ChangeState:
 
 
 def _list_completed(stands: ChangeState) -> list[str]:
-    """Formats without boxes keep their ticks with where the change stands."""
+    """Formats without boxes keep their ticks in the change state."""
     return [task for state in stands.stories.values() for task in state.completed]
 
 
@@ -113,7 +113,7 @@ def _plan_stories(stories: Sequence[Story], stands: ChangeState, *, strict_order
 
 
 def _is_proven(stands: ChangeState, story: str) -> bool:
-    """What is ticked counts, unless an attempt at it has left it so that did not complete."""
+    """A tick counts, unless the last attempt at the story did not complete."""
     state = stands.stories.get(story)
     return state is None or state.status in (None, "completed")
 
@@ -162,15 +162,15 @@ def _build_prompt(
 
 
 def _copy_index(index: str, folder: str) -> str:
-    """The memory's index as a copy: to make it anew would take long, and the real one is not to be changed."""
+    """A copy of the memory's index: rebuilding it would take long, and the real one must not be changed."""
     copy = os.path.join(folder, INDEX)
-    with suppress(OSError):  # it can be made from the history
+    with suppress(OSError):  # it can be rebuilt from the history
         shutil.copyfile(index, copy)
     return copy
 
 
 def _read_kept_story(root: str, spec: Spec, story: Story, stands: ChangeState, folder: str) -> Story:
-    """The story as the next attempt finds it: a part that was kept has its ticks."""
+    """The story as the next attempt finds it: with the ticks of work that was kept."""
     kept = stands.story(story.id).kept
     repository = Repository.find(root) if kept else None
     if not kept or repository is None or repository.resolve(kept) is None:

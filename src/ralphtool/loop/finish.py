@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 
 
 class Finished(Struct, frozen=True):
-    """What became of a change."""
+    """The result of finishing a change."""
 
     branch: str
-    commit: str  # the last of the branch
-    paths: tuple[str, ...]  # that are different in the user's tree now
+    commit: str  # the branch's last commit
+    paths: tuple[str, ...]  # that changed in the user's tree
     merge: str | None = None  # the commit that merges it
     kept: str = ""  # the ref that keeps its commits
 
 
 def squash(repository: Repository, root: str, change: str) -> Finished:
-    """Puts the work of the branch into index and files, uncommitted. Where it does not fit, nothing changes."""
+    """Puts the work of the branch into index and files, uncommitted. If it does not apply, nothing changes."""
     return _finish(repository, root, change, None)
 
 
 def merge(repository: Repository, root: str, change: str, message: str) -> Finished:
-    """The same, and commits it as a merge: every story stays a commit of its own."""
+    """Like `squash`, but commits it as a merge: every story stays a separate commit."""
     return _finish(repository, root, change, message)
 
 
@@ -54,7 +54,7 @@ def _finish(repository: Repository, root: str, change: str, message: str | None)
         return _finish_killed(repository, root, change)
     if repository.head() == ref:
         raise GitError(f"the branch ralph/{change} itself is checked out: `git switch` to the branch to merge into")
-    if name := find_under_way(repository):  # whose own commit would take the work of the branch along
+    if name := find_under_way(repository):  # its own commit would include the work of the branch
         raise GitError(
             f"a merge, rebase or similar operation is in progress ({name}): finish or abort it, then try again"
         )
@@ -77,7 +77,7 @@ def _finish(repository: Repository, root: str, change: str, message: str | None)
 
 
 def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
-    """There is no branch: somebody was killed at the very end, or there never was one."""
+    """There is no branch: an earlier `finish` was killed at its very end, or there never was one."""
     done = repository.resolve(layout.FINISHED + change)
     if done and os.path.exists(change_state.path_of(root, change)):
         _remove_records(root, change)
@@ -91,7 +91,7 @@ def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
 
 
 def _end_branch(repository: Repository, change: str, commit: str, made: str | None) -> str:
-    """One step for all refs. The commits of an earlier change of that name are kept under a number."""
+    """Sets all refs in one step. The commits of an earlier change of that name are kept under a number."""
     over: dict[str, str | None] = dict.fromkeys(one + change for one in (layout.BRANCHES, layout.BASE, layout.START))
     earlier = repository.resolve(layout.FINISHED + change)
     if earlier and earlier != commit:
@@ -107,7 +107,7 @@ def _end_branch(repository: Repository, change: str, commit: str, made: str | No
 
 
 def _take_up_plan(place: SpecPlace, commit: str) -> str:
-    """What the user edited in the plan goes to the branch first: from then on nothing of it can be lost."""
+    """The user's edits to the plan are committed to the branch first: from then on they can't be lost."""
     repository, start = place.repository, place.repository.resolve(layout.START + place.change)
     if start is None:
         return commit
@@ -128,7 +128,7 @@ def _take_up_plan(place: SpecPlace, commit: str) -> str:
 
 
 def _is_applied(repository: Repository, changed: Sequence[ChangedFile]) -> bool:
-    """Whether index and files have all of it already: somebody was killed just after that."""
+    """Whether index and files already have all the work: an earlier `finish` was killed just after applying it."""
     lines = repository.list_items("ls-files", "-z", "--stage", "--full-name", ":/", own_index=False)
     index = {line.partition("\t")[2]: line.split(" ")[1] for line in lines}
     differing = set(repository.list_items("diff-files", "-z", "--name-only", own_index=False))
@@ -136,7 +136,7 @@ def _is_applied(repository: Repository, changed: Sequence[ChangedFile]) -> bool:
 
 
 def _remove_records(root: str, change: str) -> None:
-    """What was asked has no story any more."""
+    """Questions are archived too, since their stories no longer exist."""
     for state in change_state.load(root, change).stories.values():
         if state.question:
             questions.archive(questions.path_of(root, state.question.name))
@@ -145,7 +145,7 @@ def _remove_records(root: str, change: str) -> None:
 
 
 def _check_obstacles(repository: Repository, change: str, changed: Sequence[ChangedFile]) -> None:
-    """Git writes file by file, and stops half-way where a folder is to be a file, or the other way round."""
+    """Git writes file by file, and stops halfway where a folder must become a file, or vice versa."""
     for one in changed:
         full = os.path.join(repository.top, one.path)
         above = os.path.dirname(full)
@@ -159,7 +159,7 @@ def _check_obstacles(repository: Repository, change: str, changed: Sequence[Chan
 
 
 def _find_trees(place: SpecPlace, head: str | None, commit: str) -> tuple[str, str]:
-    """Where the user stands, and what that becomes with the branch's work. The plan is the branch's: it has both."""
+    """The user's tree without and with the branch's work. The plan is taken from the branch, which has both sides."""
     repository = place.repository
     new = repository.tree_of(commit)
     if head is None:
@@ -181,8 +181,8 @@ def _find_trees(place: SpecPlace, head: str | None, commit: str) -> tuple[str, s
 
 
 def _keep_own_folder(repository: Repository, root: str, commit: str) -> str:
-    """The branch's last commit, or one with the same work that leaves `.ralph` alone: its files are the user's, and
-    ours, and change while a run goes on."""
+    """The branch's last commit, or one with the same work that leaves `.ralph` alone: its files belong to the user
+    and to ralphtool, and change during a run."""
     inside = os.path.relpath(os.path.realpath(layout.folder(root)), os.path.realpath(repository.top))
     base = repository.text("merge-base", "HEAD", commit, check=False)
     if not base:
@@ -195,7 +195,7 @@ def _keep_own_folder(repository: Repository, root: str, commit: str) -> str:
 
 
 class _SpecFilesAside:
-    """The change's own files may be uncommitted here, or edited. A ref keeps them as they are, so they make way."""
+    """The change's own files may be uncommitted or edited here. A ref keeps them, so they can be moved away."""
 
     def __init__(self, place: SpecPlace, paths: Sequence[str]) -> None:
         repository = self.repository = place.repository
@@ -209,7 +209,7 @@ class _SpecFilesAside:
         return os.path.join(self.repository.top, path)
 
     def _has_content(self, data: bytes, path: str) -> bool:
-        """Line ends may be others, where git is set to write such."""
+        """Line endings may differ, if git is configured to convert them."""
         full = self._full_path(path)
         return os.path.isfile(full) and (files.read(full) == data or self._read_as_git(path) == data)
 
@@ -221,7 +221,7 @@ class _SpecFilesAside:
         return os.path.join(self.repository.gitdir, "ralph", "finish", path)
 
     def restore_leftovers(self) -> None:
-        """What a kill has left aside goes back to where nothing else stands now."""
+        """Moves back files that a killed `finish` left aside, except where another file is in their place now."""
         top = os.path.join(self.repository.gitdir, "ralph", "finish")
         for folder, _, names in os.walk(top):
             for name in names:

@@ -1,4 +1,4 @@
-"""Gates tried where the next run would run them, without a run: what they show there, and what is remembered of it."""
+"""Tries the gates where the next run would run them, without a run, and remembers the results."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
     from ralphtool.workspace.worktree import Worktree
 
-_SESSION = "doctor"  # which is not there: gates have no session
+_SESSION = "doctor"  # does not exist: gates have no session
 _WHERE = {
     "outside": "in your own folder",
     "same-files": "with the files that are not committed",
@@ -41,14 +41,14 @@ _WHERE = {
 
 
 class TriedGates(Struct, frozen=True, kw_only=True):
-    """What gates showed in one kind of workspace; `found` is None for the user's own folder, where nothing was run."""
+    """The gates' results in one kind of workspace; `found` is None for the user's own folder, where nothing was run."""
 
     choice: Choice
     found: CheckResult | None = None
 
 
 class GateTrial(Struct, frozen=True, kw_only=True):
-    """Tries the gates of a project. `folder` takes their output; `tell` is called before each is run."""
+    """Tries the gates of a project. Their output goes to `folder`; `tell` is called before each gate."""
 
     root: str
     repository: Repository
@@ -58,8 +58,8 @@ class GateTrial(Struct, frozen=True, kw_only=True):
     tell: Callable[[str], None]
 
     def run(self, known: Findings) -> Iterator[TriedGates]:
-        """One for each workspace that a run would try, the last of them the one that it would use. All of it is
-        remembered, as a run does."""
+        """One for each workspace that a run would try; the last is the one that it would use. The results are
+        remembered, as in a run."""
         for choice in workspace_choice.list_choices(self.settings, self.repository, known):
             if choice.kind == "here":
                 yield TriedGates(choice=choice)
@@ -75,7 +75,7 @@ class GateTrial(Struct, frozen=True, kw_only=True):
                 return
 
     def _refuse(self, choice: Choice, trouble: Trouble) -> None:
-        """Where the settings allow no other workspace, no run can begin."""
+        """If the settings allow no other workspace, no run can begin."""
         if refusal := workspace_choice.explain_refusal(self.settings, choice.kind, trouble):
             raise InvalidValue(refusal)
 
@@ -124,15 +124,15 @@ class GateTrial(Struct, frozen=True, kw_only=True):
             yield git_identity.add_identity(_show_also(confine, shown), self.repository, shown)
 
     def _find_runners(self, *, is_boxed: bool) -> list[Runner]:
-        """What agents have in a box, the gates have too."""
+        """Gates get the same files in a box as agents."""
         try:
             return make_runners(self.settings, is_boxed=is_boxed)
         except RalphError:
-            return []  # none is named yet, which others say
+            return []  # none is configured yet, which is reported elsewhere
 
 
 def _show_also(confine: Confine, folder: str) -> Confine:
-    """The same way to start programs, which see one more folder."""
+    """Like `confine`, with one more folder visible."""
 
     def start(
         argv: Sequence[str], cwd: str, env: Mapping[str, str], writable: Sequence[str], purpose: str = "agent"
@@ -143,7 +143,7 @@ def _show_also(confine: Confine, folder: str) -> Confine:
 
 
 class _TellingLog(Log):
-    """Says which gate runs, and where."""
+    """Reports which gate runs, and where."""
 
     def __init__(self, path: str, tell: Callable[[str], None], kind: str) -> None:
         super().__init__(path)

@@ -18,13 +18,13 @@ _SYSTEM = "/etc/gitconfig"
 
 
 def add_identity(confine: Confine, repository: Repository, folder: str) -> Confine:
-    """The same way to start programs, with the user's name and address for git where nothing else names them.
+    """Like `confine`, with the user's name and address for git if nothing else sets them.
 
-    As the system's configuration, which gives way to every other: tests may set names of their own. `folder` is one
-    that the box shows read-only.
+    They are set as system configuration, which every other overrides: tests may set their own names. The box shows
+    `folder` read-only.
     """
     path = os.path.join(folder, _FILE)
-    if not os.path.exists(path):  # else the run's first box has written it
+    if not os.path.exists(path):  # otherwise the run's first box has written it
         files.replace(path, _build_config(repository).encode("utf-8", "surrogateescape"))
     if not os.path.getsize(path):
         return confine

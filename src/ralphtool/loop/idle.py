@@ -1,4 +1,4 @@
-"""A change that no run works on: what a person decides about its stories happens at once."""
+"""A change that no run works on: a person's decisions about its stories are carried out at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class IdleChange(Change):
-    """A change without a session: ticks that one would hold are those of the change state."""
+    """A change without a session: the ticks come from the change state."""
 
     def state(self) -> SessionState:
         return {"completed_tasks": [task for one in self.change_state.stories.values() for task in one.completed]}
@@ -39,7 +39,7 @@ class IdleChange(Change):
         pass
 
     def _forget_commands(self, ids: Sequence[str]) -> None:
-        """The files stay for the next run, which takes them into its record."""
+        """The files stay for the next run, which adds them to its record."""
 
     def mark_applied(self, id: str) -> None:
         self.change_state.heeded = [*self.change_state.heeded, id]
@@ -59,13 +59,13 @@ def _open_change(root: str, name: str, *, is_lent: bool) -> Iterator[IdleChange]
 
 
 def plan(root: str, name: str, said: SteeringCommand) -> DecisionPlan:
-    """What a decision would come to now, for a change that a run works on. Nothing changes."""
+    """Plans a decision for a change that a run works on. Nothing changes."""
     with _open_change(root, name, is_lent=True) as change:
         return acceptance.plan(change, said)
 
 
 def decide(root: str, name: str, said: SteeringCommand) -> DecisionPlan:
-    """Carries a decision out while no run can begin; ChangeLocked if one works on the change."""
+    """Carries out a decision while no run can begin; raises ChangeLocked if a run works on the change."""
     run.recover(root)
     with lifecycle.ProjectLock(root):
         lifecycle.find_abandoned_lock(root, name)
@@ -81,20 +81,20 @@ def decide(root: str, name: str, said: SteeringCommand) -> DecisionPlan:
 
 
 def _publish(root: str, name: str, made: DecisionPlan) -> DecisionPlan:
-    """An issue tracker is told of what is decided."""
+    """Publishes the decision to the issue tracker, if the change has one."""
     ref = str(questions.load_change_state(root, name).get("spec") or "")
     told = publishing.publish(root, name, ref, settings_module.load(root), lambda: False) if ref else []
     return structs.replace(made, text=". ".join([made.text, *told]))
 
 
 def send(root: str, name: str, said: SteeringCommand) -> str:
-    """Writes a decision down for a run, with the process that vouches for it."""
+    """Writes a decision to a file for a run, with the process that vouches for it."""
     more: dict[str, Any] = {"by": said.by, "entry": said.entry, "sender": sender.describe()}
     return steering.send(root, name, said.action, said.story, said.text, **more)
 
 
 def _check_given_back(root: str, name: str) -> None:
-    """A run that was killed may have left its files where the user's belong."""
+    """A killed run may have left its files in place of the user's."""
     repository = Repository.find(root)
     note = in_place.find_note(repository, root) if repository else None
     if note and note.change == name:
@@ -104,7 +104,7 @@ def _check_given_back(root: str, name: str) -> None:
 
 
 def _finish_outcome(change: IdleChange) -> None:
-    """What had been judged when a run was cut off counts, and comes first."""
+    """An outcome that was judged before a run was interrupted counts, and comes first."""
     made = change.change_state.outcome
     if made and outcome.is_pending(change):
         outcome.carry_out(change, made)

@@ -1,4 +1,4 @@
-"""The events of an iteration, built from what it was given and what came of it."""
+"""The events of an iteration, built from its assignment and its result."""
 
 from __future__ import annotations
 

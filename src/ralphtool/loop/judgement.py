@@ -1,4 +1,4 @@
-"""From the report of an iteration to its verdict: all that is known goes into one value, and is judged."""
+"""From the report of an iteration to its verdict: all evidence is collected in one value and judged."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
 
-_DISK_WAIT = 5.0  # seconds for the boxes that fill a disk to be cleared; then the waits grow
+_DISK_WAIT = 5.0  # seconds to clear the boxes that fill a disk; then the waits get longer
 
 
 def judge_iteration(
@@ -31,7 +31,7 @@ def judge_iteration(
     settings: Settings,
     was_accused: bool,
 ) -> Verdict:
-    """`was_accused`: the last attempt failed because tests as they were fail on its code."""
+    """`was_accused`: the last attempt failed because old tests fail on its code."""
     return judge(
         Evidence(
             ending=report.ending,

@@ -1,4 +1,4 @@
-"""What was red at the checkpoints of a run: work may have to be proven upon the one that it began with."""
+"""The red gates at each checkpoint of a run: work may have to be proven on the checkpoint that it began with."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 
 class KnownBaselines:
-    """The newest is a part of the change's state, where every story that is done leaves it."""
+    """The newest baseline is part of the change state, where each finished story puts it."""
 
     def __init__(self, state: ChangeState) -> None:
         self._state = state
-        self._known: dict[str, Baseline] = {}  # by their keys
+        self._known: dict[str, Baseline] = {}  # by key
 
     def find(self, tree: str, commands: Sequence[str]) -> Baseline | None:
         if newest := self._state.baseline:

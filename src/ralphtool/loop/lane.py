@@ -1,4 +1,4 @@
-"""One of several places where stories are worked on side by side, with a thread that waits for what runs there."""
+"""One of several places where stories are worked on side by side, with a thread that waits for its programs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 class LaneEnd(Struct, frozen=True):
-    """A job that has ended: it has a report, or raises the error that nobody expected."""
+    """A job that has ended: it has a report, or raises an unexpected error."""
 
     lane: Lane
     job: Future[Report]
 
 
 class Lane:
-    """A box, and what runs in it. Whoever starts a job leaves the box alone until its end is told."""
+    """A box and its executor. While a job runs, nothing else may touch the box."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class Lane:
 
 
 class LanePool:
-    """The lanes of a run: opened when they are needed, and removed with it. They are like its first workspace."""
+    """The lanes of a run: opened when needed, and removed at its end. They are like its first workspace."""
 
     def __init__(self, place: RunPlace, change: Change, must_end: Callable[[], bool]) -> None:
         self.ends: SimpleQueue[LaneEnd] = SimpleQueue()
@@ -76,10 +76,10 @@ class LanePool:
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._stack.__exit__(*exception)  # which lanes are told of: they put right what was cut off
+        self._stack.__exit__(*exception)  # lanes get the exception, and repair what was interrupted
 
     def find_free(self, busy: Container[int]) -> Lane:
-        """One that is free, or a new one. Somebody may have removed its folder meanwhile."""
+        """A free lane, or a new one if there is none; a lane whose folder was removed meanwhile is closed."""
         for lane in [one for one in self._lanes if one.number not in busy]:
             if lane.workspace.is_there:
                 return lane
@@ -111,7 +111,7 @@ class LanePool:
         self._remove_slots(lane.number)
 
     def _remove_slots(self, *numbers: int) -> None:
-        """All that there are, where none is named: once they are closed, git need be told only once."""
+        """Without numbers, removes all slots: once the lanes are closed, one call of git is enough."""
         change, home = self._first.change, self._first.home
         names = [layout.slot_name(change, number) for number in numbers] or layout.list_slots(home.common, change)
         if names:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class LookAhead(Struct, kw_only=True):
-    """The gates of a story that waits, upon what the branch will be if those before it in the queue are green."""
+    """The gates of a waiting story, run on the branch as it will be if the stories before it in the queue are green."""
 
-    upon: str  # a commit that is on no branch
-    tree: str = ""  # that of both
+    upon: str  # a commit that is not on any branch
+    tree: str = ""  # the merged tree
     is_in_conflict: bool = False
     is_running: bool = False
-    is_stale: bool = False  # the branch has become something else: the gates need not run to their end
-    results: tuple[GateResult, ...] = ()  # nothing but green ones: what is red is tried again when it counts
+    is_stale: bool = False  # the branch became something else: the gates need not finish
+    results: tuple[GateResult, ...] = ()  # only green ones: red ones are run again when they count
 
 
 class LaneJob(Struct, kw_only=True, eq=False):
@@ -31,13 +31,13 @@ class LaneJob(Struct, kw_only=True, eq=False):
     base: str  # the checkpoint that it began with
     began: float
     before: dict[str, str]  # the checkpoints that stories had when it began
-    report: Report | None = None  # its work, once that is done
-    is_queued: bool = False  # and is to be merged
+    report: Report | None = None  # once its work is done
+    is_queued: bool = False  # to be merged
     gate_seconds: float = 0.0  # of all its gates: some run more than once
-    tip: str = ""  # the checkpoint that it is being proven upon
+    tip: str = ""  # the checkpoint that it is being proven on
     tree: str = ""  # what is being proven
-    predicted: str = ""  # what the branch will be when it is done, as a commit, once somebody looks ahead
-    is_alone: bool = False  # that is the one that it began with, though there are newer ones
+    predicted: str = ""  # the commit that the branch will be after this story, if a look-ahead needs it
+    is_alone: bool = False  # `tip` is the checkpoint that it began with, although there are newer ones
     has_passed_alone: bool = False
     ahead: LookAhead | None = None
 
@@ -47,7 +47,7 @@ class LaneJob(Struct, kw_only=True, eq=False):
 
     @property
     def about(self) -> dict[str, Any]:
-        """What events about it say."""
+        """The fields of events about it."""
         return {"story": self.story, "iteration": self.started.assignment.number}
 
     @property
@@ -61,7 +61,7 @@ class LaneJob(Struct, kw_only=True, eq=False):
         return self.report
 
     def tick(self, spec: Spec) -> None:
-        """What the attempt ticked of its own story; the spec is that of the newest work."""
+        """Ticks the attempt's tasks in `spec`, which belongs to the newest work."""
         own = [task.id for task in self.started.story.tasks if task.id in self.work.ticked]
         for id in own:
             spec.tick(id, own, proven=False)

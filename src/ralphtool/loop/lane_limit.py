@@ -1,4 +1,4 @@
-"""How many lanes may work now: fewer after a limit of an agent's, and more again when nothing happens for a while."""
+"""How many lanes may work now: fewer after an agent reaches a limit, and more again after a quiet period."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class LaneLimit:
         self._since = 0.0  # when it was last changed
 
     def shrink(self) -> None:
-        """An agent has met a limit: all lanes use the same account, most likely."""
+        """An agent has reached a limit: all lanes most likely use the same account."""
         self._allowed, self._since = max(1, self._allowed // 2), time.monotonic()
 
     def count(self) -> int:

@@ -1,4 +1,4 @@
-"""The gates on the branch's tip at the end of a run: whatever the stories were, what is there has to be green."""
+"""The gates on the branch's tip at the end of a run: whatever the stories were, the tip must be green."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def find_known_results(change: Change, tree: str | None, results: Sequence[GateResult]) -> Sequence[GateResult]:
-    """The results of the last story that was done, if the tip differs from its tree in files of the change alone."""
+    """The results of the last finished story, if the tip differs from its tree only in files of the change."""
     own = specs.list_own_paths(change.workspace.root, change.spec)
     return results if tree and change.workspace.has_same_work(tree, own) else ()
 

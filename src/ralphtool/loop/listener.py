@@ -1,7 +1,7 @@
 """Steering commands and answers during a run: recorded as events within a second, applied between iterations.
 
-While an agent works, the change state is not written: a command is only recorded then. What it wants at once (stop,
-leave the story) can be asked here.
+While an agent works, the change state is not written: a command is only recorded then. Its immediate effects (stop,
+leave the story) can be queried here.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Listener:
     def __init__(self, change: Change, log: Log) -> None:
         self._change = change
         self._log = log
-        self._pending: dict[str, SteeringCommand] = {}  # and not yet taken up
+        self._pending: dict[str, SteeringCommand] = {}  # not yet applied
         self._postponed: set[str] = set()  # for the next run
         self._unread = UnreadGuidance()
-        self._answers: dict[str, int] = {}  # the version of each answer that was told
+        self._answers: dict[str, int] = {}  # the recorded version of each answer
         self._last_look = 0.0
         self.is_stopped = False
-        self.stops_after = False  # the iteration that is going on
+        self.stops_after = False  # the current iteration
 
     def listen(self) -> None:
-        """Looks whether anybody said something. Cheap enough to be called all the time."""
+        """Looks for new steering commands and answers. Cheap enough to call all the time."""
         now = time.monotonic()
         if now - self._last_look < _BETWEEN:
             return
@@ -54,7 +54,7 @@ class Listener:
         if is_applied and said.action in steering.JUDGEMENTS:
             self._record_earlier(said)
         if is_applied or said.run not in (None, self._change.run):
-            return  # it was for a run that is over
+            return  # it was for a run that has ended
         self.is_stopped = self.is_stopped or said.action == "stop"
         self.stops_after = self.stops_after or said.action == "stop-after"
         self._record(said)
@@ -63,14 +63,14 @@ class Listener:
         self._log.add(events.Steered(action=said.action, story=said.story, text=said.text, by=said.by, via=said.via))
 
     def _record_earlier(self, said: SteeringCommand) -> None:
-        """What a person decided between two runs is in the record of the later one."""
+        """Records a decision that a person made between two runs in the later one."""
         self._record(said)
         state = self._change.change_state.stories.get(said.story or "")
         if said.action == "accept" and state and state.proof and state.proof.state == "accepted":
             self._log.note(events.Proof(story=said.story or "", entry=state.entry or "", receipt=state.proof))
 
     def _refuse(self, said: SteeringCommand) -> None:
-        """An agent can write such a file as well: only a command that waits for us, outside of the run, is believed."""
+        """An agent can write such a file too: only a command that waits for a reply, outside the run, is trusted."""
         self._postponed.add(said.id)
         steering.remove_applied(self._change.root, self._change.name, [said.id])
         what = f"{said.action} for story {shorten(said.story or '')}"
@@ -90,7 +90,7 @@ class Listener:
                     self._log.add(events.Answered(story=id, prd_id=prd_id, text=told, via=via))
 
     def is_skipped(self, story: str) -> bool:
-        """Whether a person wants this story left alone from now on, or has accepted an attempt at it."""
+        """Whether a person has skipped this story, or accepted an attempt at it."""
         deciding = ("skip", "retry", "accept")
         last = [one.action for one in self._pending.values() if one.story == story and one.action in deciding]
         return last[-1:] in (["skip"], ["accept"])
@@ -100,11 +100,11 @@ class Listener:
         return bool(self._pending)
 
     def mark_read(self, story: str) -> None:
-        """What was told is in a prompt for this story."""
+        """The guidance is in a prompt for this story."""
         self._unread.mark_read(story)
 
     def apply(self, *, is_over: bool = False) -> None:
-        """Takes up what was said since. Not while an agent works."""
+        """Applies the new steering commands. Must not be called while an agent works."""
         self._last_look = 0.0
         self.listen()
         if self._pending:
@@ -116,14 +116,14 @@ class Listener:
         self.report()
 
     def report(self) -> None:
-        """Puts into the record what came of a person's words, and of their edits."""
+        """Records the effects of a person's commands and edits."""
         for event in self._change.drain_events():
             self._log.note(event)
         for text in self._change.drain_notices():
             self._log.note(events.Notice(text=text))
 
     def _tell_unread(self, *, is_over: bool) -> None:
-        """Whoever says something during the last attempt is told that no other one will read it."""
+        """Guidance that arrives during the last attempt leads to a notice that no other attempt will read it."""
         if not self._unread.is_empty:
             self._change.notices += self._unread.drain(self._change.list_outlooks(), is_over=is_over)
 

@@ -1,4 +1,4 @@
-"""The gates of stories that wait to be merged, upon what the branch will be if those before them are green.
+"""Runs the gates of stories that wait to be merged, on the branch as it will be if those before them are green.
 
 Usually they are. The results are used only if the branch then has exactly those files; otherwise the story is proven
 in its turn, as if the gates had not run.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AheadOfQueue:
-    """`most` stories are proven at once, the first of them for good."""
+    """At most `most` stories are proven at once; only the first one's result is final."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class AheadOfQueue:
         self._must_end = must_end
 
     def look(self, first: LaneJob, waiting: Sequence[LaneJob]) -> None:
-        """`first` is being proven. One that was red with others is no good ground for the next."""
+        """`first` is being proven. If it was red together with other work, the next story can't build on it."""
         if first.is_alone or first.has_passed_alone:
             return
         before, upon, tree, left = first, first.tip, first.tree, self._most - 1
@@ -48,13 +48,13 @@ class AheadOfQueue:
             before.predicted = before.predicted or self._repository.commit(tree, [upon], "predicted\n")
             is_looking = self._is_looking(job, before.predicted)
             if job.ahead and job.ahead.is_in_conflict and not job.ahead.is_stale:
-                continue  # it will be sent back, and is not there for the next
+                continue  # it will be sent back, so the next story does not build on it
             if not is_looking or job.ahead is None:
                 return
             before, upon, tree, left = job, before.predicted, job.ahead.tree, left - 1
 
     def _is_looking(self, job: LaneJob, upon: str) -> bool:
-        """Whether its gates run upon a commit, or were green there. They are started, if they can be."""
+        """Whether its gates run on a commit, or were green there. Starts them if possible."""
         if job.ahead and not self._repository.has_same_tree(job.ahead.upon, upon):
             job.ahead.is_stale = True
         if (job.ahead is None or job.ahead.is_stale) and not job.is_ahead and self._can_look(job):
@@ -82,17 +82,17 @@ class AheadOfQueue:
         job.lane.start(partial(job.lane.executor.run_gates_ahead, report, job.started.assignment, stop))
 
     def _must_stop(self, story: str, ahead: LookAhead) -> bool:
-        """Asked by lanes, on their threads."""
+        """Called by lanes, on their threads."""
         return ahead.is_stale or self._must_end(story)
 
     def is_awaited(self, job: LaneJob, tip: str) -> bool:
-        """Whether its gates still run. If that is upon something else than the newest work by now, they are ended."""
+        """Whether its gates still run. Ends them if they no longer run on the newest work."""
         if job.ahead and job.ahead.is_running and not self._repository.has_same_tree(job.ahead.upon, tip):
             job.ahead.is_stale = True
         return job.is_ahead
 
     def get_known(self, job: LaneJob, tip: str) -> LookAhead | None:
-        """What its gates have said about just what is to be proven now, if they have."""
+        """The results of its gates, if they ran on exactly the tree that must be proven now."""
         ahead = job.ahead
         is_known = ahead is not None and ahead.results and self._repository.has_same_tree(ahead.upon, tip)
         return ahead if is_known else None

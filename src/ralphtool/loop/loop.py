@@ -1,4 +1,4 @@
-"""The loop: pick a story, look back, ask an agent, judge, decide, record, and again. Only here everything is joined."""
+"""The loop: pick a story, look back, run an agent, judge, decide, record, repeat. All parts are joined only here."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.specs import Story
 
-_TICK = 0.2  # seconds between two looks at what could end a wait
+_TICK = 0.2  # seconds between two checks whether a wait must end
 
 
 def _notify_nobody(**fields: Any) -> str:
@@ -64,22 +64,22 @@ def _notify_nobody(**fields: Any) -> str:
 
 
 class Parts(Struct, frozen=True, kw_only=True):
-    """What a loop is joined of."""
+    """The parts of a loop."""
 
     change: Change
-    folder: str  # where the run's records lie
+    folder: str  # of the run's records
     settings: Settings
     gates: Sequence[str]
     executor: Executor
-    agents: Sequence[str]  # their names, in the order of handing over
+    agents: Sequence[str]  # their names, in hand-over order
     log: Log
     stop: Callable[[], bool]
-    box: str = ""  # what agents are told about their box, if they work in one
-    notify: Callable[..., str] = _notify_nobody  # tells somebody who is not there; returns what went wrong with that
+    box: str = ""  # the description of the agents' box, if they work in one
+    notify: Callable[..., str] = _notify_nobody  # notifies an absent user; returns the error, if any
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """An iteration that has begun. Its change is seen from the workspace that it works in."""
+    """An iteration that has begun. Its change is seen from its own workspace."""
 
     change: Change
     story: Story
@@ -89,7 +89,7 @@ class Started(Struct, frozen=True, kw_only=True):
 
 
 class Loop:
-    """Works on one story after the other."""
+    """Works on one story after another."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -102,16 +102,16 @@ class Loop:
         self.listener = Listener(self.change, self.log)
         self.roster = Roster(parts.agents, [find_quota_limit(parts.settings, name) for name in parts.agents])
         self.policy = recovery.RecoveryPolicy(parts.settings.run.attempts)
-        self.agent = 0  # whose turn it is
-        self.agents_without_price: set[str] = set()  # agents of which nobody knows what they cost
+        self.agent = 0  # the index of the current one
+        self.agents_without_price: set[str] = set()  # agents whose cost is unknown
         self.reason = ""  # why there is no next iteration
-        self.answer_deadline: float | None = None  # when a wait for answers is over
-        self.is_abandoned = False  # a person does not want the story that is worked on
-        self.proven_tree: str | None = None  # of the last story that was done in this run
-        self.last_results: Sequence[GateResult] = ()  # of the gates on it
+        self.answer_deadline: float | None = None  # when a wait for answers ends
+        self.is_abandoned = False  # a person skipped or accepted the current story
+        self.proven_tree: str | None = None  # of the last story completed in this run
+        self.last_results: Sequence[GateResult] = ()  # of its gates
 
     def run(self) -> RunEnded:
-        """Iterations until nothing is left to do, or a limit is reached."""
+        """Runs iterations until nothing is left to do, or a limit is reached."""
         self._resume()
         self._work_through()
         return self._conclude()
@@ -128,7 +128,7 @@ class Loop:
         return Started(change=change, story=story, before=before, dependencies=dependencies, assignment=assignment)
 
     def _finish(self, started: Started, report: Report) -> None:
-        """Judges an iteration, decides what comes of it, and does that."""
+        """Judges an iteration, decides what happens next, and does it."""
         iteration = self._judge(started, report)
         self._log_iteration(iteration)
         self._act(started.change, iteration)
@@ -152,7 +152,7 @@ class Loop:
     # --- before an iteration --------------------------------------------------------------------
 
     def _resume(self) -> None:
-        """Goes on where the last run was: an outcome that was written down is carried out, if it was not yet."""
+        """Resumes where the last run stopped: an outcome that was written but not carried out is carried out now."""
         made = self.change.change_state.outcome
         if made and outcome.is_pending(self.change):
             self._carry_out(self.change, made)
@@ -163,10 +163,10 @@ class Loop:
         plan_edits.finish_killed(self.change)
         self.change.restore_ticks()
         self.change.workspace.begin(None)
-        self.change.done(self.change.stories())  # what is done before we begin
+        self.change.done(self.change.stories())  # notes what is done at the start
 
     def _next_story(self) -> Story | None:
-        """The story to work on now: what a person said is taken up first, and again if something was said meanwhile."""
+        """The story to work on now. Steering commands are applied first, and again if more arrived meanwhile."""
         self.answer_deadline = None
         while not self._is_over():
             self.change.follow_branch()
@@ -174,7 +174,7 @@ class Loop:
             story = self.change.next_story(
                 strict_order=self.settings.run.strict_order, is_spent=self.budget.is_story_exhausted
             )
-            self.listener.report()  # an edit of the plan: before the story that it is about
+            self.listener.report()  # an edit of the plan is reported before the story that it affects
             if story is None and not self._wait_for_answer():
                 self.reason = self.reason or self.change.explain_rest() or "no story can be worked on now"
                 return None
@@ -200,13 +200,13 @@ class Loop:
         return self.parts.stop() or self.listener.is_stopped
 
     def _must_end_agent(self, story: str) -> bool:
-        """Whether the agent that works on a story has to be ended now."""
+        """Whether the agent that works on a story must be ended now."""
         self.listener.listen()
         self.is_abandoned = self.is_abandoned or self.listener.is_skipped(story)
         return self._is_stopped() or self.is_abandoned
 
     def _pause(self) -> None:
-        """A person's pause is nobody's time: the limit of it does not come nearer."""
+        """A pause does not count towards the time limit."""
         why = f"you paused it; `ralphtool resume {self.change.name}` resumes it"
         self.log.add(events.Paused(why=why))
         while self.change.change_state.paused and not self._is_over():
@@ -216,7 +216,7 @@ class Loop:
             self.log.add(events.Resumed())
 
     def _wait_for_answer(self) -> bool:
-        """Waits for a person, if that is wanted and nothing else is left to do; tells whether anything was said."""
+        """Waits for a person, if configured and nothing else is left to do; returns whether anything arrived."""
         seconds, asked = self.settings.run.wait_for_answers, self.change.awaited
         if not (seconds and asked):
             return False
@@ -231,7 +231,7 @@ class Loop:
         return False
 
     def _wait_for_agent(self) -> bool:
-        """Waits for an agent, if all of them have to rest. Tells whether there is still something to be done then."""
+        """Waits for an agent, if all of them must rest. Returns whether the run continues after that."""
         turn = self.roster.next()
         self._hand_over(turn)
         if turn.seconds > 0 and self.budget.has_time_for(turn.seconds):
@@ -248,7 +248,7 @@ class Loop:
         self.agent = turn.agent
 
     def _wait(self, turn: NextAgent) -> None:
-        """By the clock on the wall, which goes on while a machine sleeps."""
+        """Uses the wall clock, which continues while the machine sleeps."""
         until = time.time() + turn.seconds
         self.log.add(events.Waiting(seconds=turn.seconds, until=_spell(until), why=turn.why))
         while (left := until - time.time()) > 0 and not (self._is_over() or self.listener.has_pending):
@@ -312,13 +312,13 @@ class Loop:
         self.log.add(iteration_events.build_start(assignment, story, directory, self.settings.run.attempts, built.cut))
 
     def _execute(self, assignment: Assignment) -> Report:
-        """The iteration. One that ended because the run's own budget is used up is the run's end, not the story's."""
+        """Executes the iteration. If it ended because the run's budget is used up, that ends the run, not the story."""
         self.is_abandoned = False
         executor = cast("StoryExecutor", self.parts.executor)
         return self._count(assignment, executor.execute(assignment, partial(self._must_end_agent, assignment.story)))
 
     def _count(self, assignment: Assignment, report: Report) -> Report:
-        """Adds up what an iteration has used."""
+        """Adds the usage of an iteration to the budget."""
         self.budget.add(assignment.story, report)
         self._warn_unknown_cost(assignment, report)
         is_cut_off = report.ending == "budget" or (report.ending == "exit" and not report.end.ok)
@@ -327,7 +327,7 @@ class Loop:
         return report
 
     def _add_recalled(self, change: Change, assignment: Assignment) -> Assignment:
-        """What an agent asked for and was told counts as shown, like what its prompt had."""
+        """Items that an agent recalled count as shown, like those in its prompt."""
         recalled = change.list_recalled()
         if not recalled:
             return assignment
@@ -360,7 +360,7 @@ class Loop:
     def _build_past(
         self, started: Started, assignment: Assignment, report: Report, verdict: Verdict
     ) -> tuple[RecoveryContext, blockers.BlockerCheck]:
-        """What a decision needs to know besides the verdict, and what came of looking into a claimed blocker."""
+        """What a decision needs besides the verdict, and the result of checking a claimed blocker."""
         story, before = started.story, started.before
         state = self.change.change_state.story(story.id)
         check = self._check_blocker(started.change, story, assignment, verdict)
@@ -385,7 +385,7 @@ class Loop:
     def _check_blocker(
         self, change: Change, story: Story, assignment: Assignment, verdict: Verdict
     ) -> blockers.BlockerCheck:
-        """Looks into a claimed blocker: ourselves, and then, where that is wanted, by an agent that changes nothing."""
+        """Checks a claimed blocker: first without an agent, then, if configured, with an agent that changes nothing."""
         if verdict.status != "blocked":
             return blockers.BlockerCheck(None, "")
         claim, place = verdict.blocker or "", change.workspace
@@ -415,7 +415,7 @@ class Loop:
         self.log.add(iteration_events.build_decision(iteration, self.policy))
 
     def _warn_unknown_cost(self, assignment: Assignment, report: Report) -> None:
-        """A limit that can't hold is worse than none, if nobody says so; once for each agent is enough."""
+        """A limit that can't be enforced is worse than none if it is not reported; once per agent is enough."""
         run, usage, name = self.settings.run, report.usage, assignment.agent
         is_unknown = usage.input_tokens + usage.output_tokens > 0 and usage.cost is None
         if (run.max_cost or run.story_cost) and is_unknown and name not in self.agents_without_price:
@@ -437,13 +437,13 @@ class Loop:
         self._carry_out(change, made, iteration.story.title, iteration.assignment.number)
 
     def _postpone(self, change: Change, iteration: Iteration) -> None:
-        """Nothing is wrong with the work: it is kept, and taken up when an agent can go on."""
+        """Nothing is wrong with the work: it is kept, and resumed when an agent can continue."""
         report, verdict, state = iteration.report, iteration.verdict, self.change.change_state.story(iteration.story.id)
         change.undo_ticks(iteration.story)
         ref = change.workspace.keep_interrupted(self.change.run, state.cut_off)
-        # What was red before the work is known only now, where there is no git to go back to that.
+        # Without git to go back to the old state, the baseline is known only from this attempt.
         self.change.change_state.baseline = report.baseline or self.change.change_state.baseline
-        fills_disk = report.full_disk and not report.gates_ran  # its files may be what needs the room
+        fills_disk = report.full_disk and not report.gates_ran  # its own files may be what fills the disk
         if verdict.status == "transient" and not (report.findings or report.trouble or fills_disk):
             state.cut_off = ref
         self.change.save()

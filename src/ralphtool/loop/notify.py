@@ -1,4 +1,4 @@
-"""Telling somebody who is not there: a command of the user's is called when a run ends or a question waits."""
+"""Notifications for an absent user: their command is called when a run ends or a question needs an answer."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ralphtool.core import quickjson, secrets
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_PATIENCE = 20.0  # seconds for one to tell somebody
+_PATIENCE = 20.0  # seconds for one notification
 _TICK = 0.1
-_MOST_OUTPUT = 1 << 16  # bytes: as much as waits in a pipe
+_MOST_OUTPUT = 1 << 16  # bytes: the size of a pipe's buffer
 
 
 class Notifier:
-    """Calls the command of `[notify]`, and waits for it only at the end: nobody's phone holds up a night's work."""
+    """Calls the command of `[notify]`, and waits for it only at the end: a slow notification must not delay a run."""
 
     def __init__(self, command: Sequence[str], root: str, folder: str) -> None:
         self._command = command
@@ -30,7 +30,7 @@ class Notifier:
         self._failed = 0
 
     def tell(self, **fields: Any) -> str:
-        """Starts the command with the fields as JSON on its standard input; tells what went wrong with that."""
+        """Starts the command with the fields as JSON on its standard input; returns the error, if any."""
         if not self._command:
             return ""
         self._check_processes(lambda: False)
@@ -42,14 +42,14 @@ class Notifier:
         return ""
 
     def finish(self, is_hurried: Callable[[], bool] = lambda: False) -> str:
-        """Waits for those that are still at it, as long as each of them may take; tells what went wrong."""
+        """Waits for processes that still run, each up to its time limit; returns the error, if any."""
         while self._running:
             self._check_processes(is_hurried)
             time.sleep(_TICK if self._running else 0)
         return f"{self._failed} notifications failed: see {self._log}" if self._failed else ""
 
     def _check_processes(self, is_hurried: Callable[[], bool]) -> None:
-        """Takes leave of those that have ended, and ends those that should have."""
+        """Removes processes that have ended, and ends those that took too long."""
         for one in [one for one in self._running if one.is_over(is_hurried=is_hurried())]:
             self._running.remove(one)
             self._failed += one.process.returncode != 0
@@ -61,13 +61,13 @@ class Notifier:
                 log.write(data)
 
     def close(self) -> None:
-        """Leaves nobody behind, whatever happened."""
+        """Ends all processes that still run."""
         for one in self._running:
             one.end()
 
 
 class _NotifyProcess:
-    """One call of the command. What it says waits in a pipe: one that says too much waits as well, and is ended."""
+    """One call of the command. Its output stays in a pipe: a command that fills the pipe blocks, and is ended."""
 
     def __init__(self, command: Sequence[str], root: str, data: bytes) -> None:
         import tempfile  # slow, and most runs send no notification
@@ -93,11 +93,11 @@ class _NotifyProcess:
 
     def end(self) -> None:
         with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)  # which is a group of its own
+            os.killpg(self.process.pid, signal.SIGKILL)  # the leader of its own group
         self.process.wait()
 
     def said(self) -> bytes:
-        """What waits in the pipe, without waiting for more: somebody else may still hold its other end."""
+        """The contents of the pipe, without waiting for more: another process may still hold the other end open."""
         try:
             return os.read(self._pipe, _MOST_OUTPUT)
         except BlockingIOError:

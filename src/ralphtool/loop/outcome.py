@@ -1,4 +1,4 @@
-"""From a verdict to what lasts: the entry, the commit, the question, and where the story stands from then on."""
+"""From a verdict to its lasting results: the entry, the commit, the question, and the new state of the story."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Iteration(Struct, frozen=True, kw_only=True):
 
 
 def settle(change: Change, iteration: Iteration) -> Outcome:
-    """Writes down what an iteration came to, in one step. From here on it counts, and only has to be carried out."""
+    """Writes the outcome of an iteration, in one step. From then on it counts, and must only be carried out."""
     if not iteration.is_kept:
         change.undo_ticks(iteration.story)
     tree = _mark_done(change, iteration)
@@ -91,9 +91,9 @@ def _needs_person(iteration: Iteration) -> bool:
 
 
 def carry_out(change: Change, outcome: Outcome) -> str:
-    """Every step may be done twice. The entry comes last, and says that all were done.
+    """Every step may be repeated. The entry comes last, and shows that all steps were done.
 
-    Tells what else went wrong, if anything did.
+    Returns what else went wrong, if anything.
     """
     if outcome.commit:
         story = outcome.story if outcome.tree else ""
@@ -110,11 +110,11 @@ def carry_out(change: Change, outcome: Outcome) -> str:
 
 
 def is_pending(change: Change) -> bool:
-    """Whether a run was killed between writing an outcome down and carrying it out."""
+    """Whether a run was killed between writing an outcome and carrying it out."""
     made = change.change_state.outcome
     if made is None or change.history.next_iteration(made.entry.prd_id) != made.entry.iteration:
         return False
-    # Whoever has moved the branch meanwhile did not know of it: then the attempt is one that was cut off.
+    # If the branch has moved meanwhile, without the outcome, the attempt counts as interrupted.
     return made.tree is None or made.commit is None or change.workspace.follows(made.commit)
 
 
@@ -122,7 +122,7 @@ def is_pending(change: Change) -> bool:
 
 
 def _mark_done(change: Change, iteration: Iteration) -> str | None:
-    """The tree of the attempt; where a format marks a story as done, only we set that mark, and only now."""
+    """The tree of the attempt; if a format marks a story as done, only ralphtool sets that mark, and only now."""
     tree, story = iteration.report.tree, iteration.story
     # The spec is opened only for work that is done: an agent may have removed it.
     if not iteration.is_done or _is_marked(spec := change.spec, story.id):
@@ -137,7 +137,7 @@ def has_marks(spec: Spec) -> bool:
 
 
 def _is_marked(spec: Spec, story_id: str) -> bool:
-    """Whether a story has its mark already. Where tasks have marks of their own, that is not seen by the tasks."""
+    """Whether a story already has its mark. If tasks have their own marks, they don't show that."""
     own = getattr(spec, "is_marked", None)
     if own is None and getattr(spec, "done_key", None):
         return False
@@ -198,7 +198,7 @@ def _draw_learnings(change: Change, entry: Entry) -> analyzer.EntryLearnings:
 
 
 def build_observation(fields: SessionState) -> Observation:
-    """What an agent observed, as the history keeps it."""
+    """An agent's observation, as the history keeps it."""
     names = ("type", "title", "description", "file", "category", "severity")
     given = {name: fields[name] for name in names if fields.get(name) is not None}
     return Observation(**secrets.mask(given, secrets.list_values()))
@@ -229,7 +229,7 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
 
 
 def _describe_meeting(met: str) -> dict[str, str]:
-    """The other stories and the files, where resolving that has failed."""
+    """The other stories and the files, if resolving the conflict has failed."""
     return {"Conflict with other work": fence_visible(met)} if met else {}
 
 
@@ -245,7 +245,7 @@ def _describe_changed_tests(iteration: Iteration) -> dict[str, str]:
     return sections
 
 
-# --- where the story stands -------------------------------------------------------------------------
+# --- the state of the story -------------------------------------------------------------------------
 
 
 def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> None:
@@ -274,7 +274,7 @@ def _keep_progress(change: Change, iteration: Iteration, state: StoryState, made
 
 
 def _keep_baseline(change: Change, iteration: Iteration, tree: str | None) -> None:
-    """What is red on the tree that the next attempt begins with is known already, so it need not be run again."""
+    """The baseline of the tree that the next attempt begins with is known, so its gates need not run again."""
     report = iteration.report
     if iteration.is_done and report.gates_ran:
         key = gates.build_key(tree, iteration.assignment.gates)

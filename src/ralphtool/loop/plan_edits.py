@@ -1,7 +1,7 @@
-"""Takes up what a user edited in the plan while a run, or the time between two runs, went on.
+"""Applies the user's edits to the plan, made during a run or between two runs.
 
-The branch and the note of what was seen change in one step. What is known of the stories follows: a kill between the
-two is made up for by the next run, which finds the edit in that note.
+The branch and the note of the version that was seen change in one step. The state of the stories follows: after a kill
+between the two, the next run finds the edit in that note and completes it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MARK = "Ralph-Edit: "
 
 
 def take_up(change: Change) -> bool:
-    """Whether the plan is another one now. What people should know goes to the change's notices and events."""
+    """Whether the plan has changed. Reports go to the change's notices and events."""
     try:
         merged = change.workspace.merge_users_plan(change.ref)
     except UnusablePlan as error:
@@ -49,7 +49,7 @@ def take_up(change: Change) -> bool:
 
 
 def finish_killed(change: Change) -> None:
-    """An edit that was taken up when a run was killed."""
+    """Completes an edit that was being applied when a run was killed."""
     start, message = change.workspace.read_plan_message()
     line = next((line for line in message.split("\n") if line.startswith(_MARK)), "")
     if line and start != change.change_state.plan:
@@ -57,18 +57,18 @@ def finish_killed(change: Change) -> None:
 
 
 def build_message(change: str, edit: PlanEdit) -> str:
-    """Of the commit on the branch."""
+    """The message of the commit on the branch."""
     subject = f"ralphtool: the plan of {change}, as its user edited it"
     return f"{subject}\n\nRalph-Change: {change}\n{build_trailers(edit.removed, edit.renamed)}"
 
 
 def build_note(change: str, edit: PlanEdit) -> str:
-    """Of the commit that keeps the user's own version."""
+    """The message of the commit that keeps the user's own version."""
     return f"ralphtool: the plan of {change} as its user has it\n\n{_MARK}{msgspec.json.encode(edit).decode()}\n"
 
 
 def _apply(change: Change, edit: PlanEdit, start: str) -> None:
-    """What is known of the stories follows their new ids; one in other words gets fresh attempts."""
+    """Moves the state of the stories to their new ids; a reworded story gets fresh attempts."""
     state, names = change.change_state, dict(edit.renamed)
     for id in (*edit.removed, *edit.reworded):
         old = next((before for before, after in edit.renamed if after == id), id)
@@ -78,7 +78,7 @@ def _apply(change: Change, edit: PlanEdit, start: str) -> None:
     state.stories = {names.get(id, id): one for id, one in kept.items()}
     for id in (*edit.reworded, *edit.reopened):
         change_state.reset_attempts(state.story(id))
-    for id in (*edit.added, *names.values()):  # what the history has under this name is about another story
+    for id in (*edit.added, *names.values()):  # the history's entries under this name belong to another story
         state.stories.setdefault(id, StoryState()).since = change.history.next_iteration(change.prd_id(id))
     state.plan = start
     change.forget_ticked_at_start()

@@ -1,8 +1,8 @@
-"""The prompt of an iteration: task, what we know, how it is verified, how to finish.
+"""The prompt of an iteration: the task, what is known, how it is verified, how to finish.
 
-The text of each section is a file in `prompts/`; a file of the same name in `.ralph/prompts/` replaces it. What others
-wrote (specs, learnings, failures) stands inside fences that it can't close. All of it is kept within a budget, and
-what had to be left out says so in its place.
+The text of each section is a file in `prompts/`; a file of the same name in `.ralph/prompts/` replaces it. Text from
+others (specs, learnings, failures) is inside fences that it can't close. All of it is kept within a budget, and a
+notice replaces each text that had to be left out.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 SECTIONS = ("task", "known", "verify", "finish")
 _PROMPTS = os.path.join(os.path.dirname(__file__), "prompts")
-_CHARACTERS = 4  # to a token, roughly
+_CHARACTERS = 4  # per token, roughly
 _PLACEHOLDER = re.compile(r"\{\{(\w+)\}\}")
-_FAILURE = 4000  # characters of a failure are enough
-_GUIDANCE = 20_000  # a person's words are among it
+_FAILURE = 4000  # characters of a failure that are shown
+_GUIDANCE = 20_000  # it includes a person's words
 _LONG_RUN = 100
 _LONGEST_LEARNING = 800
 _SOURCES = 3
 _TICKS = re.compile("`{7,}")
 _RECALL = '[{} more left out: `ralphtool agent recall "what you want to know"` finds up to 10 of them]'
-_SHORTEST = 20  # characters: no learning says anything in less
-_LEAST = 1000  # characters of the story are there, however small the budget
+_SHORTEST = 20  # characters: a shorter learning says nothing
+_LEAST = 1000  # characters of the story are always included, however small the budget
 _MORE = "`ralphtool agent context` has all of it"
 
 
 class Material(Struct, frozen=True, kw_only=True):
-    """What a prompt is made of."""
+    """The contents of a prompt."""
 
     change: str
     story: Story
@@ -54,9 +54,9 @@ class Material(Struct, frozen=True, kw_only=True):
     failure: str | None = None
     guidance: str = ""
     warnings: Sequence[str] = ()
-    memory: Sequence[KnownItem] = ()  # what matters of what was learnt, the most first
-    known: int = 0  # how much was learnt in all
-    notes: str | None = None  # what stands in the learnings file
+    memory: Sequence[KnownItem] = ()  # the relevant knowledge, most important first
+    known: int = 0  # the number of all known items
+    notes: str | None = None  # the text of the learnings file
     notes_path: str = ""
     box: str = ""  # about the sandbox that the agent works in; its learnings file can't be written there
     gates: Sequence[str] = ()
@@ -67,11 +67,11 @@ class Material(Struct, frozen=True, kw_only=True):
 class Prompt(Struct, frozen=True):
     text: str
     cut: tuple[str, ...]  # what was shortened
-    shown: tuple[KnownItem, ...]  # what of the memory is in it
+    shown: tuple[KnownItem, ...]  # the items from the memory
 
 
 def build(material: Material, folder: str | None = None) -> Prompt:
-    """The prompt. `folder` may hold sections of the user's own."""
+    """The prompt. `folder` may contain the user's own sections."""
     room = _CharacterBudget(material.budget_tokens * _CHARACTERS)
     templates = {name: _read_template(name, folder) for name in SECTIONS}
     for text in templates.values():
@@ -86,7 +86,7 @@ def build(material: Material, folder: str | None = None) -> Prompt:
 
 
 def build_blocker(story: Story, told: str, token: str, folder: str | None = None) -> str:
-    """The prompt for an agent that looks into a claimed blocker."""
+    """The prompt for an agent that checks a claimed blocker."""
     tasks = "\n".join(f"{task.id} {task.text}" for task in story.tasks)
     about = f"Story {story.id}: {story.title}\n\n{tasks}\n\n{story.description or ''}"
     parts = {
@@ -100,22 +100,22 @@ def build_blocker(story: Story, told: str, token: str, folder: str | None = None
 
 
 class PlanMaterial(Struct, frozen=True, kw_only=True):
-    """What the prompt is made of that asks for a plan."""
+    """The contents of the prompt that asks for a plan."""
 
     change: str
     format: str
     project: str  # where the project is, as the agent sees it
     idea: str
-    files: Sequence[str]  # where the plan is to be written
-    examples: Sequence[tuple[str, str]]  # the names of such files, and what is in them
+    files: Sequence[str]  # where to write the plan
+    examples: Sequence[tuple[str, str]]  # the names and contents of such files
     guide: str
     most_tasks: int
     gates: Sequence[str] = ()
-    problems: Sequence[str] = ()  # of the draft that is there already
+    problems: Sequence[str] = ()  # of the existing draft
 
 
 def build_plan(material: PlanMaterial, folder: str | None = None) -> str:
-    """The prompt for an agent that plans a change. All of the idea is in it: it is the user's own."""
+    """The prompt for an agent that plans a change. The idea is never cut, since it is the user's own text."""
     gates = fence_visible("\n".join(material.gates)) if material.gates else ""
     told = "\n".join(f"- {text}" for text in material.problems)
     parts = {
@@ -143,7 +143,7 @@ def _require_token(name: str, template: str) -> None:
 
 
 class _CharacterBudget:
-    """The characters that are left, and what had to be cut."""
+    """The characters that are left, and the texts that were cut."""
 
     def __init__(self, characters: int) -> None:
         self.left = characters
@@ -157,7 +157,7 @@ class _CharacterBudget:
         text = make_visible(text)
         most = max(least, self.left if most is None else min(most, self.left))
         if count_longest_run(text) > _LONG_RUN:
-            most //= 3  # the fence is as long, at both ends
+            most //= 3  # each of the two fences is as long as the run
         left_out = len(text) - most
         if left_out > 0:
             self.cut.append(what)
@@ -180,7 +180,7 @@ def _read_template(name: str, folder: str | None) -> str:
 
 
 def _fill_template(template: str, parts: dict[str, str], name: str) -> str:
-    """The section with its places filled; a paragraph that has nothing but empty places goes."""
+    """The section with its placeholders filled; a line that has only empty placeholders is removed."""
     if unknown := [place for place in _PLACEHOLDER.findall(template) if place not in parts]:
         raise InvalidValue(
             f"the section {name} of the prompt names {{{{{unknown[0]}}}}}: use one of {', '.join(sorted(parts))}"
@@ -200,7 +200,7 @@ def _is_empty(line: str, parts: dict[str, str]) -> bool:
 
 
 def _build_parts(material: Material, room: _CharacterBudget, memory: dict[str, str]) -> dict[str, str]:
-    """Every place of the templates. What matters most takes its room first."""
+    """Every placeholder of the templates. The most important parts take their room first."""
     return {
         "change": material.change,
         "token": material.token,
@@ -247,12 +247,12 @@ def _describe_optional(task: Task) -> str:
 def _describe_chunk(task: str | None) -> str:
     if task is None:
         return ""
-    id = " ".join(make_visible(task).split())  # whatever its author wrote, it stays one line
+    id = " ".join(make_visible(task).split())  # one line, whatever its author wrote
     return f"This time do only the task {id}, and tick it. The other tasks come later, one by one.\n"
 
 
 def _select_memory(material: Material, room: _CharacterBudget) -> tuple[tuple[KnownItem, ...], dict[str, str]]:
-    """As much of what is remembered as its budget holds, the first ones first; what is left out is told."""
+    """As many items as the memory's budget allows, in order; a notice counts those left out."""
     left = min(material.memory_tokens * _CHARACTERS, room.left) - len(_RECALL)
     if not material.memory_tokens:
         return (), {"learnings": "", "patterns": ""}
@@ -282,8 +282,8 @@ def _build_list(title: str, lines: Sequence[str]) -> str:
 
 
 def _format_remembered(one: KnownItem) -> str:
-    """One thing that is known, and where from; a long one is cut, since others want to be known too."""
-    text = _TICKS.sub("`" * 6, make_visible(" ".join(one.text.split())))  # a fence around it would be as long, twice
+    """One known item and its sources; a long one is cut to leave room for others."""
+    text = _TICKS.sub("`" * 6, make_visible(" ".join(one.text.split())))  # a long run would need long fences
     if len(text) > _LONGEST_LEARNING:
         text = f"{text[:_LONGEST_LEARNING]} … [{len(text) - _LONGEST_LEARNING} characters more]"
     sources = _TICKS.sub("", ", ".join(one.sources[:_SOURCES]))

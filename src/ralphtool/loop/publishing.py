@@ -1,7 +1,7 @@
-"""A change that lives in an issue tracker: copied before a run, and updated there once a story is proven.
+"""A change from an issue tracker: copied before a run, and updated there once a story is proven.
 
-Only the run does this, outside of any box and with the user's own login. A tracker that can't be reached never stops
-a run: what could not be sent stays on a list, and the next run sends it.
+Only the run does this, outside any box and with the user's own login. A tracker that can't be reached never stops a
+run: unsent updates stay on a list, and the next run sends them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CLAIMED = ("proven", "held", "accepted")
 
 
 def update(root: str, change: str, ref: str | None, stop: Callable[[], bool]) -> list[str]:
-    """Copies the issues before a run; a branch keeps the copy that it began with. Returns what people should know."""
+    """Copies the issues before a run; a branch keeps the copy that it began with. Returns notices."""
     repository = Repository.find(root)
     if repository is None or repository.resolve(layout.BRANCHES + change) is None:
         return tracker.update_copy(root, change, ref, stop)
@@ -40,9 +40,9 @@ def update(root: str, change: str, ref: str | None, stop: Callable[[], bool]) ->
 
 
 def prepare(root: str, change: str, ref: str | None, settings: Settings, stop: Callable[[], bool]) -> list[str]:
-    """Before a run: sends what an earlier one could not send, and copies the issues. Returns what people should know.
+    """Before a run: sends updates that an earlier run could not send, and copies the issues. Returns notices.
 
-    Where another run has the change, that one does all this.
+    If another run has the change, that run does all this.
     """
     known = tracker.find_adapter(root, change, ref)
     if known is None or locks.find_holder(root, change):
@@ -51,7 +51,7 @@ def prepare(root: str, change: str, ref: str | None, settings: Settings, stop: C
 
 
 def report(log: Log, root: str, spec: Spec, settings: Settings, stop: Callable[[], bool], *, during_run: bool) -> None:
-    """Publishes, and puts into the record what people should know. A run that is stopped leaves it to the next one."""
+    """Publishes, and records the notices. A stopped run leaves it to the next one."""
     if not stop():
         for text in publish(root, spec.change, spec.ref, settings, stop, during_run=during_run):
             log.note(events.Notice(text=text))
@@ -60,7 +60,7 @@ def report(log: Log, root: str, spec: Spec, settings: Settings, stop: Callable[[
 def publish(
     root: str, change: str, ref: str, settings: Settings, stop: Callable[[], bool], *, during_run: bool = False
 ) -> list[str]:
-    """Sends what is done and was not sent yet; returns what people should know."""
+    """Sends finished stories that were not sent yet; returns notices."""
     known = tracker.find_adapter(root, change, ref)
     if known is None or (during_run and not known[0].publishes_during_run):
         return []
@@ -97,7 +97,7 @@ def _read_stories(root: str, change: str, ref: str) -> Sequence[Story]:
 def _list_done(
     stories: Sequence[Story], states: dict[str, StoryState], claimed: Sequence[str], marks: dict[str, str]
 ) -> list[DoneStory]:
-    """The stories that a run has proven. What a person ticked is theirs to tell."""
+    """The stories that a run has proven. Stories that a person ticked are for that person to publish."""
     found = []
     for story in stories:
         proof = states[story.id].proof if story.id in states else None
@@ -113,13 +113,13 @@ def _build_mark(story: DoneStory) -> str:
 
 
 def _is_complete(stories: Sequence[Story], states: dict[str, StoryState], claimed: Sequence[str]) -> bool:
-    """Whether nothing is left: all is done, and what a run did is proven."""
+    """Whether nothing is left: all stories are done, and the work of runs is proven."""
     receipts = [states[story.id].proof for story in stories if story.id in states and not story.optional]
     return specs.is_complete(stories) and all(one is None or one.state in claimed for one in receipts)
 
 
 def _forget_reopened(root: str, change: str, marks: dict[str, str], done: set[str], name: str) -> list[str]:
-    """A story that was rejected is open here, and still done there: a person may have read that."""
+    """A rejected story is open here but still done in the tracker, where a person may have seen it."""
     reopened = [id for id in marks if id not in done]
     if reopened:
         published.save(root, change, {id: mark for id, mark in marks.items() if id in done})

@@ -1,4 +1,4 @@
-"""A branch for review: pushed, with a pull request that gh opens. Nothing else of ours ever pushes."""
+"""Pushes a branch for review, and opens a pull request with gh. Nothing else in ralphtool pushes a branch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ralphtool.errors import GitError, InvalidValue
 if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
 
-_LONGEST_BODY = 60_000  # characters; GitHub takes 65,536
+_LONGEST_BODY = 60_000  # characters; GitHub allows 65,536
 _INSTALL = "install gh (https://cli.github.com), or push the branch yourself: git push -u {remote} {branch}"
 
 
@@ -27,8 +27,8 @@ class PullRequest(Struct, frozen=True):
 
 
 def open_pull_request(repository: Repository, change: str, title: str, body: str) -> PullRequest:
-    """Pushes the branch of a change and opens a pull request for the branch that the user is on; one that is there
-    already is brought up to date by the push alone."""
+    """Pushes the branch of a change and opens a pull request for the user's current branch; for an existing pull
+    request, the push alone is enough."""
     branch, remote = layout.branch(change), _find_remote(repository)
     base = _find_base(repository, remote)
     if shutil.which("gh") is None:
@@ -52,7 +52,7 @@ def open_pull_request(repository: Repository, change: str, title: str, body: str
 
 
 def _find_remote(repository: Repository) -> str:
-    """The one that the user's branch belongs to, else origin, else the only one."""
+    """The remote of the user's branch, else origin, else the first one."""
     known = repository.text("remote").split()
     if not known:
         raise GitError("this repository has no remote: add one with `git remote add origin URL`")
@@ -62,7 +62,7 @@ def _find_remote(repository: Repository) -> str:
 
 
 def _find_base(repository: Repository, remote: str) -> str:
-    """The branch that the work is for: the one that the user is on, as the remote calls it."""
+    """The target branch: the user's current branch, by its name on the remote."""
     name = repository.head().removeprefix("refs/heads/")
     if not repository.head().startswith("refs/heads/") or name.startswith("ralph/"):
         raise GitError("no branch is checked out: run `git switch BRANCH` first, with the branch to merge into")

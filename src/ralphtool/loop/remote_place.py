@@ -1,4 +1,4 @@
-"""A workspace of a run whose iterations happen on other machines: files for git to merge, and no program."""
+"""A workspace of a run whose iterations run on other machines: only files for git to merge, no programs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RemotePlace(RunPlace, frozen=True, kw_only=True):
 
     @contextmanager
     def open(self) -> Iterator[LaneExecutor]:
-        """The first workspace of a run claims the change; those beside it belong to it."""
+        """The first workspace of a run claims the change; the others share that claim."""
         with nullcontext() if self.slot else self.claim():
             yield self._build_remote_executor()
 
@@ -67,7 +67,7 @@ class RemotePlace(RunPlace, frozen=True, kw_only=True):
 
 
 class RemoteRun(Struct, frozen=True):
-    """A run that has its iterations done elsewhere."""
+    """A run whose iterations run on workers."""
 
     repository: Repository | None
     root: str
@@ -79,7 +79,7 @@ class RemoteRun(Struct, frozen=True):
 
     @contextmanager
     def open_places(self) -> Iterator[Callable[..., RemotePlace]]:
-        """What makes the workspaces of the run, while the connection to the server is open."""
+        """Yields the constructor of the run's workspaces, while the connection to the server is open."""
         from ralphtool.executors.temporal.link import Link
 
         remote = find_remote(self.repository, self.settings)
@@ -101,7 +101,7 @@ class RemoteRun(Struct, frozen=True):
             claim.release()
 
     def _clear(self, act: Callable[[], None]) -> None:
-        """What can't be removed now is removed by the next run: nothing depends on it."""
+        """If refs can't be removed now, the next run removes them: nothing depends on them."""
         try:
             act()
         except GitError as error:
@@ -112,7 +112,7 @@ class RemoteRun(Struct, frozen=True):
         self.stop.ask()
 
     def _is_earlier(self, run: str) -> bool:
-        """Whether it is a run of this change: it is dead, since we hold its lock. Others may be alive."""
+        """Whether it is a run of this change: it is dead, since this run has the lock. Other runs may be alive."""
         own = re.fullmatch(re.escape(self.change[:90]) + r"-\d{8}-\d{6}-[0-9a-f]{4}", run)
         return own is not None and self._is_known(run)
 
@@ -121,7 +121,7 @@ class RemoteRun(Struct, frozen=True):
 
 
 def find_remote(repository: Repository | None, settings: Settings) -> Remote:
-    """What loop and workers exchange commits by. On one machine the project's own repository will do."""
+    """The remote through which loop and workers exchange commits. On one machine, a local repository is enough."""
     if repository is None:
         raise InvalidValue("workers exchange work as git commits: make this folder a git repository (`git init`)")
     named = settings.executor.remote
@@ -135,7 +135,7 @@ def find_remote(repository: Repository | None, settings: Settings) -> Remote:
 
 
 def _ensure_exchange(repository: Repository) -> str:
-    """A repository for workers of this very machine, which borrows the project's own objects."""
+    """A repository for workers on this machine, which borrows the project's own objects."""
     place = os.path.join(layout.in_git(repository.common), "exchange.git")
     if not os.path.isdir(os.path.join(place, "refs")):
         repository.run("init", "--quiet", "--bare", place, own_index=False)

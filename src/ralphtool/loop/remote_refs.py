@@ -1,4 +1,4 @@
-"""The refs of orders and their results: gone when their run is over, here and on the remote."""
+"""The refs of orders and their results: removed when their run is over, here and on the remote."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
     from ralphtool.workspace.remote import Remote
 
-_AT_ONCE = 500  # refs in one push: a command line has an end
+_AT_ONCE = 500  # refs in one push: the length of a command line is limited
 
 
 def clear(remote: Remote, run: str) -> None:
-    """A run is over: what it has handed out was taken, but for what a next run takes up."""
+    """Removes the refs of a finished run, except those of orders that the next run resumes."""
     _clear(remote, lambda one: one == run)
 
 
 def clear_earlier(remote: Remote, is_earlier: Callable[[str], bool]) -> None:
-    """What runs have left that were killed, but for the orders that are still to be taken up."""
+    """Removes the refs of killed runs, except those of orders that must still be resumed."""
     _clear(remote, is_earlier)
 
 
@@ -40,7 +40,7 @@ def _clear(remote: Remote, is_over: Callable[[str], bool]) -> None:
 
 
 def _find_name(repository: Repository, commit: str) -> str:
-    """Of an order; empty for one of another version, which nobody takes up."""
+    """The name of an order; empty for an order of another version, which no run resumes."""
     try:
         return decode_order(repository.files_at(repository.tree_of(commit), ORDER_FILE)[ORDER_FILE]).name
     except (MsgspecError, KeyError):

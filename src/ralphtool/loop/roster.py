@@ -1,4 +1,4 @@
-"""Whose turn it is: the first of the agents, in the order that the user gave, that can work now."""
+"""Picks the next agent: the first, in the user's order, that can work now."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 _FIRST_WAIT = 30.0  # seconds, then twice as long each time
 _LONGEST_WAIT = 900.0
-_WITHOUT_A_TIME = 3600.0  # for a quota of which nobody tells when it is reset
-_LATEST = 35 * 24 * 3600.0  # whoever tells a later time has made a mistake
-_BELIEVED = 2  # times in a row
+_WITHOUT_A_TIME = 3600.0  # for a quota without a known reset time
+_LATEST = 35 * 24 * 3600.0  # a later reset time is a mistake
+_BELIEVED = 2  # times in a row that a reset time is trusted
 
 
 class NextAgent(Struct, frozen=True):
-    """The agent that is next, how long that is to wait for, and why."""
+    """The next agent, how long to wait for it, and why."""
 
     agent: int
     seconds: float = 0.0
@@ -38,7 +38,7 @@ class _AgentAvailability:
 
 
 class Roster:
-    """What is known about each agent's limits. `stop_at` is the share of its quota at which each has to rest."""
+    """The known limits of each agent. `stop_at` is the share of its quota at which each must rest."""
 
     def __init__(self, names: Sequence[str], stop_at: Sequence[float | None] = ()) -> None:
         shares = (*stop_at, *(None for _ in names))
@@ -51,18 +51,18 @@ class Roster:
         return [one.name for one in self._agents].index(name)
 
     def mark_unavailable(self, agent: int, why: str, reset_at: float | None) -> None:
-        """An agent met a limit, or could not be reached: it rests until the time that it told, or longer each time."""
+        """An agent reached a limit, or could not be reached: it rests until its reset time, or longer each time."""
         one, now = self._agents[agent], time.time()
         backing_off = min(_FIRST_WAIT * 2 ** min(one.failures, 10), _LONGEST_WAIT)
         one.failures += 1
         told = _plausible_time(reset_at, now)
-        # What it tells again and again is not true.
+        # A reset time that was wrong several times in a row is not trusted.
         is_believed = told is not None and one.failures <= _BELIEVED
         one.free_at = told if told is not None and is_believed else max(told or 0.0, now + backing_off)
         one.why = why
 
     def mark_available(self, agent: int, quotas: Sequence[Quota] = ()) -> None:
-        """An agent did its work; if it has used up more of a quota than it may, it rests as well."""
+        """An agent did its work; it must rest anyway if it used up more of a quota than allowed."""
         one, now = self._agents[agent], time.time()
         one.failures = 0
         over = [quota for quota in quotas if one.stop_at is not None and quota.used >= one.stop_at]
@@ -74,7 +74,7 @@ class Roster:
         one.why = f"{one.name} has used {quota.used:.0%} of {named}, and stops at {one.stop_at:.0%}"
 
     def next(self) -> NextAgent:
-        """The first that is free; else the one that is free soonest."""
+        """The first free agent, or the one that is free soonest."""
         now = time.time()
         free = next((number for number, one in enumerate(self._agents) if one.free_at <= now), None)
         if free is not None:
@@ -84,17 +84,17 @@ class Roster:
         return NextAgent(number, one.free_at - now, one.why)
 
     def explain_unavailable(self, agent: int) -> str:
-        """What keeps an agent from working now; empty when nothing does."""
+        """Why an agent can't work now; empty if it can."""
         one = self._agents[agent]
         return one.why if one.free_at > time.time() else ""
 
 
 def _plausible_time(moment: float | None, now: float) -> float | None:
-    """A time to wait for; None if it is over, or absurd."""
+    """A time to wait for; None if it has passed, or is absurd."""
     return moment if moment is not None and now < moment <= now + _LATEST else None
 
 
 def find_quota_limit(settings: Settings, name: str) -> float | None:
-    """How much of its quota an agent may use up before another one takes over; None is all."""
+    """The share of its quota that an agent may use before another one takes over; None means all."""
     agent = settings.agents.get(name)
     return agent.stop_at if agent else None

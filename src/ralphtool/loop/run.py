@@ -1,6 +1,6 @@
 """One run from start to end: locks a change, runs the loop over its stories, and releases everything.
 
-A program starts a run with `start`. Nothing is printed here: what happens goes to the record, which a viewer reads.
+A program starts a run with `start`. Nothing is printed here: events go to the record, which a viewer reads.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NO_GATE = "no tests configured: results will be unverified; set [verify]"
 
 
 class StopRequest:
-    """Asks a run to stop: it soon ends what it is doing, and restores the user's files."""
+    """Asks a run to stop: it soon ends its current work, and restores the user's files."""
 
     def __init__(self) -> None:
         self.count = 0  # how often it was asked
@@ -84,11 +84,11 @@ def start(
     viewer: Viewer = nullcontext,
     stop: StopRequest | None = None,
 ) -> RunResult:
-    """Runs agents over the stories of a change until every one is done, or it has to stop.
+    """Runs agents over the stories of a change until every one is done, or it must stop.
 
-    `ref` names the spec where a change's name is not enough. Without `settings` those of the project apply, and
-    without `runners` the settings name the agents. The viewer gets the path of the record, and stays open while
-    it runs.
+    `ref` names the spec if the change's name is not enough. Without `settings` those of the project apply, and
+    without `runners` the settings name the agents. The viewer gets the path of the record, and stays open during
+    the run.
     """
     root = os.path.abspath(root)
     notices = recover(root)
@@ -106,7 +106,7 @@ def start_recovered(
     stop: StopRequest,
     notices: Sequence[str] = (),
 ) -> RunResult:
-    """The same, for a caller that has called `recover` already. `notices` go into the record."""
+    """Like `start`, for a caller that has already called `recover`. `notices` go into the record."""
     notices = [*notices, *publishing.prepare(root, change, ref, settings, lambda: stop.count > 0)]
     with _open_spec(root, change, ref) as spec:
         if is_finished(root, spec):
@@ -117,7 +117,7 @@ def start_recovered(
 
 
 def _find_runners(settings: Settings, given: Sequence[Runner]) -> Sequence[Runner]:
-    """The agents, which have to be there where they work."""
+    """The agents, checked if they work on this machine."""
     if settings.run.executor == "local":
         return check_runners(given or make_runners(settings))
     if given:
@@ -127,7 +127,7 @@ def _find_runners(settings: Settings, given: Sequence[Runner]) -> Sequence[Runne
 
 @contextmanager
 def _open_spec(root: str, change: str, ref: str | None) -> Iterator[Spec]:
-    """The change as its user has it; where that can't be read any more, as its branch has it."""
+    """The change as the user has it; if that can no longer be read, as the branch has it."""
     try:
         spec = specs.open(root, change, ref)
         remaining.check_can_run(root, spec)
@@ -145,7 +145,7 @@ def _open_spec(root: str, change: str, ref: str | None) -> Iterator[Spec]:
 
 
 def recover(root: str | os.PathLike[str]) -> list[str]:
-    """Puts back what the agents of killed runs did to our files, and describes it.
+    """Reverts changes by the agents of killed runs to ralphtool's files, and describes them.
 
     A program that reads the project's settings itself calls this first.
     """
@@ -157,7 +157,7 @@ def _find_killed(root: str) -> Iterator[tuple[str, str]]:
     """The changes whose run was killed, each with the session that held it."""
     repository = Repository.find(root)
     if repository and os.path.lexists(layout.stash_note(repository.gitdir)):
-        from ralphtool.workspace import in_place  # which most runs have no use for
+        from ralphtool.workspace import in_place  # most runs don't need it
 
         note = in_place.find_note(repository, root)
         if note and locks.read_lock(root, note.change) is None:
@@ -172,7 +172,7 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
     from ralphtool.executors import process
     from ralphtool.executors.environment import check_session_id
 
-    ours = ProtectedState(root, change, session_id)  # which looks for its last sign of life, before we change that
+    ours = ProtectedState(root, change, session_id)  # first: it reads the run's last sign of life, which changes below
     record, beside = layout.processes(root, session_id), layout.list_processes(root, session_id)
     check = check_session_id(session_id)
     for name in [*process.end_orphans(record, session_id, *beside), *process.end_orphans(record, check)]:
@@ -182,7 +182,7 @@ def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
 
 
 def is_finished(root: str, spec: Spec) -> bool:
-    """Whether all of it was done, and taken over, in an earlier run."""
+    """Whether the change is done and was finished earlier."""
     stories = spec.stories()
     if not stories or not all(story.done for story in stories) or (repository := Repository.find(root)) is None:
         return False
@@ -219,7 +219,7 @@ def _start_run(
         with hold_change(Repository.find(root), root, spec.change, id):
             return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id, are_given=are_given)
     except Exception:
-        # A program that embeds us lives on after an error, and may start the next run: that takes over what is left.
+        # A program that embeds ralphtool survives an error, and may start the next run, which takes over the lock.
         with suppress(RalphError, OSError):
             lifecycle.unlock(root, spec.change, force=True)
         raise
@@ -278,17 +278,17 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     spec: Spec
     settings: Settings
     runners: Sequence[Runner]
-    are_given: bool  # by a program, and not named by the settings
+    are_given: bool  # by a program, not named by the settings
     stop: StopRequest
     id: str
-    folder: str  # where its records lie
+    folder: str  # of its records
     history: History
     log: Log
     notifier: Notifier
     make_place: Callable[..., RunPlace] = RunPlace
 
     def execute(self, notices: Sequence[str]) -> RunEnded:
-        """What it came to, which is also the last event of the record."""
+        """The result of the run, which is also the last event of the record."""
         try:
             result = self._work(notices)
             self._record_end(result)
@@ -369,7 +369,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         return result
 
     def _take_up_slots(self) -> list[str]:
-        """What a killed run with several lanes has left."""
+        """Resumes what a killed run with several lanes has left."""
         repository = Repository.find(self.root)
         if repository is None or not layout.list_slots(repository.common, self.spec.change):
             return []
@@ -403,7 +403,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     def _check_workspace(
         self, choice: Choice, executor: LaneExecutor, known: Findings | None, gates: Sequence[str]
     ) -> Sequence[str]:
-        """Before the first run with these gates: whether they can be believed there. Returns what is worth saying."""
+        """Before the first run with these gates: checks whether they can be trusted there. Returns notices."""
         if choice.kind == "here" or choice.is_settled or not gates or known is None or known.is_suitable(choice.kind):
             return ()
         directory = os.path.join(self.folder, f"check-{choice.kind}")
@@ -419,13 +419,13 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         return found.notices
 
     def _add_denied(self, ended: RunEnded) -> RunEnded:
-        """What the box refused is among what a person can decide now."""
+        """Adds the hosts that the box denied to the next steps for a person."""
         rows = {f"{event.host}:{event.port}": event.allow for event in workspace_choice.list_denied(self.log.path)}
         steps = [NextStep(say=f"{name} was denied: allow it with {allow}") for name, allow in rows.items()]
         return structs.replace(ended, next=(*ended.next, *steps[:_MOST_DENIED])) if steps else ended
 
     def _keep_baseline(self, found: Baseline) -> None:
-        """The first story begins with what was found out."""
+        """The first story begins with this baseline."""
         state = change_state.load(self.root, self.spec.change)
         state.baseline = found
         change_state.save(self.root, self.spec.change, state)
@@ -464,7 +464,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     def _announce(
         self, own_branch: str | None, kind: str, gates: Sequence[str], notices: Sequence[str], spec: Spec
     ) -> None:
-        """The first event. Where work happens is said when that is decided."""
+        """Records the first event. The workspace is announced later, when it is decided."""
         run = self.settings.run
         self.log.add(
             events.RunStarted(

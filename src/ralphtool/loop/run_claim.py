@@ -1,7 +1,7 @@
-"""One run of a change at a time, also where several machines share a remote: a ref says which.
+"""One run of a change at a time, even if several machines share a remote: a ref says which.
 
-Who holds it moves it every few seconds. One that has not moved for a while belongs to a run that is dead, and may be
-taken: nobody's clock is compared with another's.
+The run that holds the ref moves it every few seconds. A ref that has not moved for a while belongs to a dead run, and
+may be taken over: so clocks of different machines are never compared.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from ralphtool.workspace.remote import Remote
 
 _BEAT = 15.0  # seconds between two moves
-_LEASE = 60.0  # seconds without a move after which a run is dead
+_LEASE = 60.0  # seconds without a move after which a run counts as dead
 _TICK = 0.5
 
 
 class RunClaim:
-    """Held by a run while the block runs. `lose` is called if another run has taken it meanwhile."""
+    """Held by a run from `take` to `release`. `lose` is called if another run has taken it meanwhile."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class RunClaim:
         beat: float = _BEAT,
         lease: float = _LEASE,
     ) -> None:
-        """`is_known` tells whether a run is one of this folder: it is dead then, since we hold its lock."""
+        """`is_known` returns whether a run belongs to this folder: then it is dead, since this run has the lock."""
         self._beat = beat
         self._lease = lease
         self._repository = remote.repository
@@ -51,7 +51,7 @@ class RunClaim:
         self._thread = threading.Thread(target=self._renew, daemon=True)
 
     def take(self, stop: Callable[[], bool], tell: Callable[[str], None]) -> RunClaim:
-        """Raises ChangeLocked if a run on another machine is alive. To find that out takes a minute."""
+        """Raises ChangeLocked if a run on another machine is alive. Finding that out takes a minute."""
         self._repository.ensure_identity()
         self._own, self._next = self._write("a"), self._write("b")
         if not self._remote.push_new(self._ref, self._own):
@@ -85,7 +85,7 @@ class RunClaim:
         )
 
     def _write(self, name: str) -> str:
-        """One of two commits, between which the ref moves to and fro."""
+        """One of the two commits between which the ref alternates."""
         machine = locks.describe_process()["machine"]
         message = f"ralphtool: {self._change} is being run\n\nRalph-Run: {self._run}\nRalph-Machine: {machine}\n"
         message += f"Ralph-Beat: {name}\n"
@@ -106,13 +106,13 @@ class RunClaim:
     def _renew(self) -> None:
         while not self._over.wait(self._beat):
             try:
-                # A push may have worked and not have said so: then it is there already.
+                # A push may have succeeded without reporting it: then the commit is already there.
                 if not self._remote.replace(self._ref, self._own, self._next) and not self._is_there(self._next):
                     self._lose()
                     return
                 self._own, self._next = self._next, self._own
             except GitError:
-                continue  # the remote is away: whoever waits for a move waits for the lease
+                continue  # the remote is unreachable: another run that waits for a move waits for the lease
 
     def _is_there(self, commit: str) -> bool:
         return self._remote.find(self._ref) == commit
@@ -121,8 +121,8 @@ class RunClaim:
         self._over.set()
         if self._thread.ident:
             self._thread.join()
-        self._repository.set_refs({self._ref: None})  # of a claim that we have looked at
+        self._repository.set_refs({self._ref: None})  # left by a fetch of another run's claim
         try:
             self._remote.replace(self._ref, self._own, None)
         except GitError:
-            pass  # it is taken when it has not moved for a while
+            pass  # it can be taken over when it has not moved for a while

@@ -1,4 +1,4 @@
-"""What runs programs in one workspace of a run, from its first program to its end."""
+"""Sets up and tears down the executor of one workspace of a run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class RunPlace(Struct, frozen=True, kw_only=True):
-    """One workspace of a run. `slot` counts those beside the first."""
+    """One workspace of a run. `slot` is 0 for the first, and numbers the others."""
 
     root: str
     run: str
@@ -34,7 +34,7 @@ class RunPlace(Struct, frozen=True, kw_only=True):
     prd_ids: Sequence[str]
     settings: Settings
     runners: Sequence[Runner]
-    folder: str  # where the run's records lie
+    folder: str  # of the run's records
     log: Log
     workspace: Workspace
     is_boxed: bool

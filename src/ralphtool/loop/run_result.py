@@ -34,7 +34,7 @@ def conclude(
     tip: LastCheck | None = None,
     accepts_unproven: bool = False,
 ) -> RunEnded:
-    """`tip` is the last check; `accepts_unproven` is what `[proof] accept = "unproven"` asks for."""
+    """`tip` is the last check; `accepts_unproven` stands for `[proof] accept = "unproven"`."""
     stories = change.stories()
     done = change.done(stories)
     rows = tuple(_build_row(change, budget, story, is_open=story.id not in done) for story in stories)
@@ -59,7 +59,7 @@ def _describe_done(rows: Sequence[StoryAfter]) -> str:
 
 
 def _list_doubts(rows: Sequence[StoryAfter], tip: LastCheck | None) -> list[str]:
-    """What keeps a run whose stories are all done from being more than that."""
+    """Why a run whose stories are all done is not proven."""
     red = [run.command for run in tip.runs if not run.ok] if tip else []
     doubts = [f"the gates are red at the end of the run: {', '.join(red)}"] if tip and not tip.ok else []
     unproven = [row for row in rows if row.proof == "unproven"]
@@ -99,9 +99,9 @@ def _explain_open(story: Story, state: StoryState) -> str:
 
 
 def _find_proof(change: Change, state: StoryState, story: Story, commit: str | None) -> str:
-    """What a story that is done claims. A receipt is about one commit: on another branch it says nothing.
+    """What the "done" of a story claims. A receipt is about one commit: on another branch it means nothing.
 
-    Empty for one that was done by a version that wrote no receipts.
+    Empty for a story that was done by a version that wrote no receipts.
     """
     receipt = state.proof
     if receipt and receipt.state == "accepted":
@@ -118,7 +118,7 @@ def _describe_state(state: StoryState) -> str:
         return "waiting"
     if state.decision and state.decision.action == "skip":
         return "skipped"
-    # What failed before a human gave it fresh attempts is past.
+    # Failures from before a person gave it fresh attempts don't count.
     return "failed" if state.status in ("failed", "blocked") and state.attempts else "open"
 
 
@@ -151,7 +151,7 @@ def _has_remote(change: Change) -> bool:
 
 
 def _since_head(change: Change) -> str:
-    """Without a commit of the user's, all of the branch is new."""
+    """If the user has no commit yet, the whole branch is new."""
     repository = Repository.find(change.root)
     return "" if repository and not repository.resolve(layout.BASE + change.name) else "HEAD.."
 
@@ -165,12 +165,12 @@ def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
 
 
 def _is_accused(state: StoryState) -> bool:
-    """Whether the last attempt was refused because tests as they were fail on its code: a person may allow that."""
+    """Whether the last attempt was refused because old tests fail on its code: a person may allow that."""
     return bool(state.accused)
 
 
 def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterator[NextStep]:
-    """What can be done about a story that is not done."""
+    """The next steps for a story that is not done."""
     id = row.id
     if row.state == "waiting":
         yield NextStep(say=f"answer story {id}'s question", run=f'ralphtool answer {id} "…"{named}')

@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def register_secrets(settings: Settings) -> None:
-    """Keeps what the agents get in their environment out of every record."""
+    """Keeps the values of the agents' environments out of every record."""
     for agent in settings.agents.values():
         secrets.register(agent.env)
 
 
 def make_runners(settings: Settings, *, is_boxed: bool = False) -> list[Runner]:
-    """The agents that the settings name, the first choice first. In a box they may do all, unless the user says not."""
+    """The agents that the settings name, in order. In a box they may do anything, unless configured otherwise."""
     run = settings.run
     names = [run.agent, *(name for name in run.agents if name != run.agent)] if run.agent else list(run.agents)
     if not names:
@@ -43,7 +43,7 @@ def _read_options(settings: Settings, name: str, *, is_boxed: bool) -> dict[str,
 
 
 def check_runners(runners: Sequence[Runner]) -> Sequence[Runner]:
-    """The same agents, after each has checked that it can work."""
+    """Checks that each agent can work."""
     for runner in runners:
         runner.check()
     return runners

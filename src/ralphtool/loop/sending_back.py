@@ -1,4 +1,4 @@
-"""A story whose work does not go together with what others have done meanwhile: what its own agent is given then."""
+"""Sends a story back to its agent, because its work conflicts with stories that were done meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.loop.loop import Started
     from ralphtool.workspace.box import Box
 
-_MOST_DIFF = 20_000  # characters of what others have done
+_MOST_DIFF = 20_000  # characters of the other stories' diffs
 _MOST_TESTS = 20
 _CONFLICT = """\
 While you worked on this story, other stories were finished that change the same lines of these files: {files}.
@@ -33,9 +33,9 @@ tests of the other stories."""
 
 
 class Meeting(Struct, frozen=True, kw_only=True):
-    """How the work of a story met that of others. Names of files need not be text: these are as people read them."""
+    """How the work of a story conflicts with that of others. File names are in printable form: not all are text."""
 
-    tree: str  # both together, with markers where they are in conflict
+    tree: str  # both together, with markers at conflicts
     others: Sequence[str]  # stories
     files: Sequence[str] = ()  # in conflict
     tests: Sequence[str] = ()  # that are red
@@ -43,14 +43,14 @@ class Meeting(Struct, frozen=True, kw_only=True):
     their_paths: Sequence[str] = ()
 
     def explain(self) -> str:
-        """Why both don't go together, in a line for people."""
+        """The conflict, in one line for people."""
         red = "; ".join(self.tests[:_MOST_TESTS])
         what = f"both change {', '.join(self.files)}" if self.files else f"together this is red: {red}"
         return f"it conflicts with story {', '.join(self.others)}: {what}"
 
 
 def send_back(started: Started, place: Box, meeting: Meeting) -> None:
-    """The next attempt begins with both in one tree, and knows why."""
+    """The next attempt begins with both in one tree, and its prompt says why."""
     change, story = started.change, started.story
     state = change.change_state.story(story.id)
     change.undo_ticks(story)
@@ -79,7 +79,7 @@ def drop(place: Box, ref: str | None) -> None:
 
 
 def inspect(place: Box, returned: ReturnedWork, tree: str, base: str) -> list[GuardFinding]:
-    """What an agent made of work that it was given back because of a conflict. `base` is what it began with."""
+    """Checks how an agent resolved work that was sent back for a conflict. `base` is the checkpoint it began with."""
     if not returned.in_conflict:
         return []
     wanted = {*returned.in_conflict}
@@ -87,7 +87,7 @@ def inspect(place: Box, returned: ReturnedWork, tree: str, base: str) -> list[Gu
     texts = {printable(path): data for path, data in place.read_tree(tree, there).items()}
     left = [*merges.find_markers(texts), *merges.find_sides(texts)]
     if base != returned.base:
-        return left  # still others were done before it was begun: what differs may be theirs
+        return left  # more stories were done before it began: the differences may be theirs
     changed = [printable(path) for path in place.list_between(returned.commit, tree)]
     return [*left, *merges.find_clobbered(changed, returned.in_conflict, returned.own, returned.others)]
 
@@ -108,6 +108,6 @@ def _describe(place: Box, meeting: Meeting) -> str:
 def list_changing(
     place: Box, checkpoints: Mapping[str, str], stories: Sequence[str], files: Sequence[str]
 ) -> tuple[str, ...]:
-    """Those of some stories that have changed one of the files."""
+    """The stories that changed one of the files."""
     commits = {id: checkpoints[id] for id in stories}
     return tuple(id for id, commit in commits.items() if {*place.list_between(f"{commit}^", commit)} & {*files})

@@ -1,6 +1,6 @@
-"""Several stories at once: each in a box of its own, merged and proven one after the other.
+"""Several stories at once: each in its own box, merged and proven one after another.
 
-Everything is decided here, on one thread. Lanes only run programs, and hand back what came of it.
+Everything is decided here, on one thread. Lanes only run programs, and return the results.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from ralphtool.specs import Story
     from ralphtool.workspace.box import Box
 
-_TICK = 0.2  # seconds between two looks at what a person says
+_TICK = 0.2  # seconds between two looks for steering commands
 _MOST_LOSSES = 3
-_LOOK = 5.0  # seconds between two looks for stories that nobody has pointed to
+_LOOK = 5.0  # seconds between two regular looks for new stories
 
 
 class SideBySide(Loop):
@@ -57,17 +57,17 @@ class SideBySide(Loop):
         self._main = executor
         self._lanes = LanePool(place, parts.change, parts.stop)
         self._jobs: dict[int, LaneJob] = {}  # by lane
-        self._waiting: list[LaneJob] = []  # to be merged, the first of them next
+        self._waiting: list[LaneJob] = []  # to be merged, in this order
         self._proving: LaneJob | None = None
-        self._abandoned: set[str] = set()  # stories that a person does not want worked on
+        self._abandoned: set[str] = set()  # stories that a person wants no more work on
         self._baselines = KnownBaselines(parts.change.change_state)
         self._losses = 0  # of boxes
-        self._limited: dict[str, float] = {}  # when each agent last met a limit
+        self._limited: dict[str, float] = {}  # when each agent last reached a limit
         self._is_broken = False  # a lane has failed in a way that ends the run
         self._next_look = 0.0
-        self._is_work_left = True  # beside what is at work, as far as is known
+        self._is_work_left = True  # besides the running jobs, as far as is known
         self._limit = LaneLimit(parts.settings.run.side_by_side)
-        # Some formats mark a story as done once it is proven: then the tree can't be predicted.
+        # Some formats mark a story as done once it is proven: then its tree can't be predicted.
         at_once = 1 if outcome.has_marks(parts.change.spec) else parts.settings.run.speculate
         self._ahead = AheadOfQueue(self._home.repository, at_once, self._merge, self._must_end)
 
@@ -81,14 +81,14 @@ class SideBySide(Loop):
                 raise
 
     def _keep_all(self) -> None:
-        """Something has gone wrong: what the others had done by now is kept by refs."""
+        """After an error, keeps the unfinished work of all lanes in refs."""
         self._is_broken = True
         for job in self._jobs.values():
             job.lane.join()
             job.lane.workspace.keep_interrupted(self.change.run)
 
     def _step(self) -> bool:
-        """One look at everything; tells whether there is more to do."""
+        """One round; returns whether there is more to do."""
         self._listen()
         if not self._jobs:
             story = self._next_story()
@@ -101,7 +101,7 @@ class SideBySide(Loop):
         self._take_end()
         return True
 
-    # --- what a person says ---------------------------------------------------------------------
+    # --- steering -------------------------------------------------------------------------------
 
     def _listen(self) -> None:
         self.listener.listen()
@@ -110,7 +110,7 @@ class SideBySide(Loop):
             self._next_look = 0.0
 
     def _is_unwanted(self, job: LaneJob) -> bool:
-        """Whether a person has decided about its story meanwhile, or has taken back what it was begun upon."""
+        """Whether a person has decided about its story meanwhile, or about one that it depends on."""
         id = job.story
         decision = self.change.change_state.story(id).decision
         is_skipped = decision is not None and decision.action == "skip"
@@ -120,18 +120,18 @@ class SideBySide(Loop):
         return is_skipped or is_decided or self.listener.is_skipped(id)
 
     def _must_end(self, story: str) -> bool:
-        """Asked by lanes, on their threads: it looks at nothing that could be half written."""
+        """Called by lanes, on their threads: it reads nothing that could be half written."""
         return self._is_stopped() or self._is_broken or story in self._abandoned
 
     def _must_end_now(self, story: str) -> bool:
-        """The same, for this thread, which listens meanwhile."""
+        """Like `_must_end`, but for this thread, which must also listen."""
         self._listen()
         return self._must_end(story)
 
     # --- starting -------------------------------------------------------------------------------
 
     def _start_ready(self) -> None:
-        """Fills the lanes that are free. What waits to be merged keeps its own, and a few others work meanwhile."""
+        """Fills the free lanes. Stories that wait to be merged keep theirs, while a few more lanes work."""
         while self._count_free() > 0 and (story := self._find_ready()):
             self._begin(story)
 
@@ -143,7 +143,7 @@ class SideBySide(Loop):
         return [job for job in self._jobs.values() if job.report is None]
 
     def _find_ready(self) -> Story | None:
-        """The next story, if one can begin at once; nothing is waited for while others work."""
+        """The next story, if one can begin at once; never waits while other lanes work."""
         if time.monotonic() < self._next_look or self._is_over():
             return None
         self.change.follow_branch()
@@ -159,13 +159,13 @@ class SideBySide(Loop):
         return story
 
     def _has_others(self) -> bool:
-        """Whether a story is open that no lane works on. Without one, there is nothing to begin when a lane ends."""
+        """Whether a story is open that no lane works on. If not, there is nothing to begin when a lane ends."""
         stories = self.change.stories()
         settled = {*self.change.done(stories), *(job.story for job in self._jobs.values())}
         return any(story.id not in settled for story in stories)
 
     def _can_begin(self) -> bool:
-        """A plan that was edited is taken up when nobody is at work on the one before."""
+        """An edited plan is applied when no lane works on the old one."""
         is_edited = self.change.workspace.has_edited_plan(self.change.ref)
         return not (is_edited or self.change.change_state.paused or self.roster.next().seconds > 0)
 
@@ -183,14 +183,14 @@ class SideBySide(Loop):
             self._do_without(error)
             return
         started = self._start(self.change.seen_from(lane.workspace), story)
-        base = started.assignment.base or tip  # an older one, of work that a killed run has handed out
+        base = started.assignment.base or tip  # an older one, if a killed run has already sent this work out
         lane.workspace.catch_up(base)
         before = dict(self.change.workspace.checkpoints())
         self._jobs[lane.number] = LaneJob(lane=lane, started=started, base=base, began=time.monotonic(), before=before)
         lane.start(partial(lane.executor.work, started.assignment, partial(self._must_end, story.id)))
 
     def _prepare_lane(self, story: Story, tip: str) -> Lane:
-        """A box with the newest work, and what an earlier attempt has left."""
+        """A box with the newest work, and the kept work of an earlier attempt."""
         lane, state = self._lanes.find_free(self._jobs), self.change.change_state.story(story.id)
         lane.workspace.catch_up(tip)
         try:
@@ -199,7 +199,7 @@ class SideBySide(Loop):
             self._lanes.close(lane)
             if self._jobs or not (state.kept or state.cut_off):
                 raise
-            # No other lane is at work, so waiting would not free any room. The kept work stays in its ref.
+            # No other lane is working, so waiting would not free any space. The kept work stays in its ref.
             self.log.note(events.Notice(text=f"story {story.id} starts over, without the kept work: {error}"))
             state.kept = state.cut_off = state.sent_back = None
             return self._prepare_lane(story, tip)
@@ -209,7 +209,7 @@ class SideBySide(Loop):
         return lane
 
     def _do_without(self, error: Exception) -> None:
-        """There is no room for one more box: the disk may be full. Those at work go on."""
+        """No box can be created: the disk may be full. Running lanes continue."""
         if not self._jobs:
             raise error
         self._limit.shrink()
@@ -222,26 +222,26 @@ class SideBySide(Loop):
         return self._main.take_up(super()._build_assignment(change, story, before))
 
     def _share_budget(self, story: str) -> RemainingBudget:
-        """What others may still use is not there for this one, and what is left is for all lanes that are free."""
+        """Excludes what running lanes may still use, and shares the rest among the free lanes."""
         working = [job.started.assignment for job in self._list_working()]
         held = RemainingBudget(0.0, sum(one.tokens for one in working), sum(one.cost for one in working))
         return self.budget.remaining_for(story, held, max(1, self._count_free()))
 
     def _rest_agent(self, iteration: Iteration) -> None:
-        """A limit that several lanes meet at once is one limit: who began before it was known tells nothing new."""
+        """A limit that several lanes reach at once counts once: lanes that began before it was known add nothing."""
         number, agent = iteration.assignment.number, iteration.assignment.agent
         [began] = [job.began for job in self._jobs.values() if job.started.assignment.number == number]
         if began > self._limited.get(agent, 0.0):
             super()._rest_agent(iteration)
             self._limited[agent] = time.monotonic()
-            if not is_network_trouble(iteration.report):  # a machine that is gone, or a cable: fewer lanes help nobody
+            if not is_network_trouble(iteration.report):  # a lost machine or connection: fewer lanes don't help
                 self._limit.shrink()
 
     def _find_tip(self) -> str:
         return str(self.change.workspace.tip)
 
     def _lose_lane(self, job: LaneJob, error: Exception) -> None:
-        """Its box can't be used any more, for whatever reason: the story is begun again in a new one, a few times."""
+        """The job's box can no longer be used: its story begins again in a new one, a limited number of times."""
         self._losses += 1
         if self._losses > _MOST_LOSSES:
             raise error
@@ -255,7 +255,7 @@ class SideBySide(Loop):
         self._lanes.close(job.lane)
 
     def _keep_for_next(self, job: LaneJob) -> None:
-        """Work that is finished, and not settled: the next attempt at its story goes on from it."""
+        """Keeps finished work that is not settled: the next attempt at its story continues from it."""
         if job.report is None or not job.is_queued or job.story in self._abandoned:
             return
         message = f"ralphtool: {self.change.name}, story {job.story}, to be merged\n"
@@ -264,7 +264,7 @@ class SideBySide(Loop):
         self.change.save()
 
     def _guard(self, job: LaneJob, act: Callable[[], None]) -> None:
-        """Does something with the box of a job; somebody may have removed it meanwhile."""
+        """Does something with the box of a job, which may have been removed meanwhile."""
         try:
             act()
         except (GitError, OSError) as error:
@@ -275,7 +275,7 @@ class SideBySide(Loop):
     # --- the queue ------------------------------------------------------------------------------
 
     def _take_end(self) -> None:
-        """Waits a moment for a lane, and takes up what it came to."""
+        """Waits a moment for a lane to end, and processes its report."""
         try:
             end = self._lanes.ends.get(timeout=_TICK)
         except queue.Empty:
@@ -308,12 +308,12 @@ class SideBySide(Loop):
             self._settle(job, job.report)
 
     def _protect(self, job: LaneJob, report: Report) -> None:
-        """After a kill its story goes on from there."""
+        """After a kill, the story resumes from this work."""
         if report.tree:
             job.lane.workspace.protect(report.tree, job.story, job.started.assignment.entry)
 
     def _inspect(self, job: LaneJob, report: Report) -> Report:
-        """Whether work that was sent back was resolved, and nothing else undone."""
+        """Checks that work that was sent back resolves its conflict and undoes nothing else."""
         returned = self.change.change_state.story(job.story).sent_back
         if returned is None or report.tree is None:
             return report
@@ -321,7 +321,7 @@ class SideBySide(Loop):
         return structs.replace(report, findings=(*report.findings, *found))
 
     def _prove_first(self) -> None:
-        """One at a time: the next one is merged with what comes of this one."""
+        """Proves one story at a time: the next one is merged with the result of this one."""
         if self._proving or not self._waiting or self._ahead.is_awaited(self._waiting[0], self._find_tip()):
             return
         job = self._waiting.pop(0)
@@ -332,7 +332,7 @@ class SideBySide(Loop):
         self._guard(job, partial(self._prove_upon, job, self._find_tip()))
 
     def _stop_waiting(self, job: LaneJob) -> None:
-        """What is kept of it is its own work, and nothing of others that its gates may have been shown meanwhile."""
+        """Keeps only its own work, without that of other stories that its gates may have run on."""
         job.lane.workspace.show_upon(job.base, str(job.work.tree))
         self._settle(job, structs.replace(job.work, ending="stopped"))
 
@@ -356,7 +356,7 @@ class SideBySide(Loop):
         lane.start(partial(lane.executor.prove, report, assignment, partial(self._must_end, job.story)))
 
     def _merge(self, job: LaneJob, tip: str) -> MergedTree:
-        """The tree of both; with the boxes of the story ticked, where they are not in conflict."""
+        """The merged tree, with the story's boxes ticked unless there is a conflict."""
         place = job.lane.workspace
         place.catch_up(job.base)
         merged = place.merge_work(str(job.work.tree), tip, self.change.ref)
@@ -375,14 +375,14 @@ class SideBySide(Loop):
         self._count_gates(job, report)
 
     def _count_gates(self, job: LaneJob, report: Report) -> None:
-        """The agent's part was counted when it ended."""
+        """Counts only the gates: the agent's part was counted when it ended."""
         self.budget.add(job.story, structs.replace(report, agent_seconds=0.0, usage=Usage()))
         job.gate_seconds += report.gate_seconds
 
     # --- the proof ------------------------------------------------------------------------------
 
     def _find_baseline(self, job: LaneJob) -> tuple[Baseline | None, float]:
-        """What is red at the last checkpoint: known after each story, and found out before the first one."""
+        """The baseline at the last checkpoint: known after each story, and measured before the first one."""
         commands, tree = job.started.assignment.gates, str(job.lane.workspace.checkpoint_tree)
         known = self._baselines.find(tree, commands)
         if known or not commands:
@@ -425,7 +425,7 @@ class SideBySide(Loop):
     # --- the end of an iteration ----------------------------------------------------------------
 
     def _settle(self, job: LaneJob, report: Report) -> None:
-        """Judged like any other; from here on the lane is free."""
+        """Judges the iteration like any other, and frees the lane."""
         self._conclude_job(job, self._judge(job.started, structs.replace(report, gate_seconds=job.gate_seconds)))
 
     def _conclude_job(self, job: LaneJob, iteration: Iteration) -> None:
@@ -448,7 +448,7 @@ class SideBySide(Loop):
             self._keep_for_next(job)
         self._free(job)
         if iteration.report.full_disk:
-            self._lanes.close(job.lane)  # its files may be what needs the room; the work is kept elsewhere
+            self._lanes.close(job.lane)  # its files may be what fills the disk; the work is kept elsewhere
 
     def _free(self, job: LaneJob) -> None:
         job.lane.workspace.release()
@@ -463,7 +463,7 @@ class SideBySide(Loop):
     def _send_back(
         self, job: LaneJob, tip: str, tree: str, files: tuple[str, ...] = (), tests: tuple[str, ...] = ()
     ) -> None:
-        """Its own agent gets it again, with what others have done; no attempt is charged."""
+        """Sends the story back to its agent, merged with the others' work; this does not count as an attempt."""
         place, others = job.lane.workspace, self._list_others(job)
         if files:
             others = sending_back.list_changing(self._home, self._home.checkpoints(), others, files) or others
@@ -486,7 +486,7 @@ class SideBySide(Loop):
         self._free(job)
 
     def _give_up(self, job: LaneJob, why: str) -> None:
-        """A person is asked: its agent has had it often enough."""
+        """Asks a person: the story was sent back too often."""
         job.lane.workspace.catch_up(job.base)
         iteration = self._judge(job.started, structs.replace(job.work, trouble=why, gate_seconds=job.gate_seconds))
         reason = f"it was sent back {MOST_RETURNS} times: {why}"

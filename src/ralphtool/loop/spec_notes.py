@@ -1,4 +1,4 @@
-"""What agents recorded goes to the spec, which is one more commit, and to the history."""
+"""Writes the agents' learnings and observations to the spec, as one more commit, and to the history."""
 
 from __future__ import annotations
 
@@ -32,6 +32,6 @@ def write_out(change: Change, history: History, state: SessionState) -> None:
 
 
 def _remove_link_outside(path: str, root: str) -> None:
-    """An agent may have committed a link in the place of the notes: what it leads to would be written to."""
+    """An agent may have committed a link in place of the notes: its target would be written to."""
     if os.path.islink(path) and not beneath.is_below(os.path.realpath(path), os.path.realpath(root)):
         os.unlink(path)

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ralphtool.record.change_state import StoryState
     from ralphtool.specs import Spec, Story
 
-_LONGEST_ID = 180  # it becomes a part of file names and refs
+_LONGEST_ID = 180  # it becomes part of file names and refs
 
 
 def list_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
-    """How each story stands."""
+    """The state of each story."""
     stands = change_state.load(root, spec.change)
     return tuple(
         StoryBefore(
@@ -48,7 +48,7 @@ def _find_proof(story: Story, state: StoryState | None) -> str:
 
 
 def list_prd_ids(spec: Spec) -> list[str]:
-    """What the history calls the stories. Two that share a name would share their attempts as well."""
+    """The stories' ids in the history. Two stories with the same id would share their attempts."""
     known: dict[str, str] = {}
     for story in spec.stories():
         prd_id = specs.prd_id(spec, story.id)

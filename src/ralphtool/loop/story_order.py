@@ -1,4 +1,4 @@
-"""Which stories can be worked on at once, and how long the longest chain of them is that wait for each other."""
+"""Which stories can be worked on at once, and how long the longest chain of dependencies is."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ if TYPE_CHECKING:
 
 
 def find_rounds(waits_for: Mapping[str, Sequence[str]]) -> list[list[str]]:
-    """Stories that are open, each with those that have to be done before it; as many rounds as the longest chain has.
+    """`waits_for` has the open stories, each with those that must be done before it. There are as many rounds as the
+    longest chain has stories.
 
-    A story that waits for one which is not among them, or for itself in a circle, is in no round.
+    A story that waits for one that is not in `waits_for`, or for itself in a cycle, is in no round.
     """
     rounds: list[list[str]] = []
     placed: set[str] = set()

@@ -1,4 +1,4 @@
-"""What a person told an agent and no agent has read: said in time, so that nothing is lost silently."""
+"""Reports guidance from a person that no agent has read, so that nothing is lost silently."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ StoryOutlook = Literal["done", "waiting", "skipped", "open"]
 
 
 class UnreadGuidance:
-    """The guidance of this run that has been in no prompt yet."""
+    """The guidance of this run that has not been in a prompt yet."""
 
     def __init__(self) -> None:
         self._commands: list[SteeringCommand] = []
@@ -31,7 +31,7 @@ class UnreadGuidance:
 
     @property
     def stories(self) -> list[str]:
-        """The stories that it is for."""
+        """The stories that the guidance is for."""
         return list(dict.fromkeys(one.story for one in self._commands if one.story is not None))
 
     @property
@@ -39,7 +39,7 @@ class UnreadGuidance:
         return not self._commands
 
     def drain(self, outlooks: Mapping[str, StoryOutlook], *, is_over: bool) -> list[str]:
-        """What is to be said now; each piece of guidance is mentioned once."""
+        """The notices to report now; each piece of guidance is mentioned once."""
         told: list[str] = []
         for story in dict.fromkeys(one.story for one in self._commands):
             if text := explain_unread(story, outlooks, is_over=is_over):
@@ -49,7 +49,7 @@ class UnreadGuidance:
 
 
 def explain_unread(story: str | None, outlooks: Mapping[str, StoryOutlook], *, is_over: bool) -> str:
-    """Why no attempt gets what was told, and what to do; empty while one may still come."""
+    """Why no attempt gets the guidance, and what to do; empty while one may still get it."""
     if story is None:
         return _explain_unread_by_all(outlooks) if is_over else ""
     unread = f"no attempt has used your last guidance for story {story}"

@@ -1,4 +1,4 @@
-"""What the programs of a run may reach from their box, and the proxy that holds them to it."""
+"""The hosts and ports that the programs of a run may reach from their box, and the proxy that enforces it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EVERYWHERE = "0.0.0.0"  # noqa: S104 - what a server listens on, and people tak
 
 
 def open_proxy(rules: NetworkRules, settings: Settings, log: Log) -> AbstractContextManager[Proxy | None]:
-    """The proxy, if there is to be one. What it denies goes to the record."""
+    """The proxy, if the settings ask for one. Denied connections are recorded."""
     if settings.sandbox.network != "allow":
         return nullcontext()
 
@@ -38,7 +38,7 @@ def open_proxy(rules: NetworkRules, settings: Settings, log: Log) -> AbstractCon
 def build_rules(
     settings: Settings, runners: Sequence[Runner], root: str, env: Mapping[str, str] = os.environ
 ) -> NetworkRules:
-    """What the settings name, and what the agents need."""
+    """The hosts and ports that the settings name, and those that the agents need."""
     hosts = [*settings.sandbox.hosts, *(host for runner in runners for host in runner.traits.hosts)]
     ports = list(settings.sandbox.ports)
     for host, port in _list_addresses(settings, runners, root, env):
@@ -52,7 +52,7 @@ def build_rules(
 def _list_addresses(
     settings: Settings, runners: Sequence[Runner], root: str, env: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
-    """Where the agents' models are, as far as the environment and their own configuration say."""
+    """The addresses of the agents' models, as far as the environment and their own configuration name them."""
     for runner in runners:
         own = settings.agents.get(runner.name)
         yield from list_endpoints({**env, **(own.env if own else {})})

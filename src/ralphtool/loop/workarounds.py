@@ -1,4 +1,4 @@
-"""What is known of a failure from earlier: a blocker that was solved, or a way around an error that was learnt."""
+"""Finds known workarounds for a failure: a solved blocker, or a learning about the error."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ralphtool.judging.verdict import Verdict
     from ralphtool.memory.knowledge import KnowledgeBase
 
-_RECENT = 500  # entries in which a solved blocker is looked for
-_LEARNT = 30  # learnings that are looked through
+_RECENT = 500  # entries that are searched for a solved blocker
+_LEARNT = 30  # learnings that are searched
 
 
 def find_workaround(
@@ -34,6 +34,6 @@ def find_workaround(
 
 
 def _find_solution(history: History, blocked: Entry) -> Entry | None:
-    """The entry that completed what another one was blocked at."""
+    """The entry that completed the story at which another one was blocked."""
     later = history.entries(prd_id=blocked.prd_id)
     return next((one for one in later if one.iteration > blocked.iteration and one.status == "completed"), None)

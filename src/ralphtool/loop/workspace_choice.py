@@ -1,7 +1,7 @@
-"""Where a run works: in a box, else in a worktree, else in the user's own folder. Tried, remembered, and said.
+"""Chooses where a run works: in a box, else in a worktree, else in the user's own folder.
 
-What was found out about the gates in a workspace is kept beside the repository's own files, so that only the first run
-with these gates and settings pays for it. Trouble is kept for the files that it was found with, and for no others.
+The results of the gates in a workspace are kept next to the repository's own files, so that only the first run with
+these gates and settings has to try them. Trouble applies only to the files that it was found with.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ _FILE = "workspaces.json"
 
 
 class Choice(Struct, frozen=True, kw_only=True):
-    """A workspace to try, and why the better ones were not taken."""
+    """A workspace to try, and why no better one was chosen."""
 
     kind: str
     why: tuple[str, ...] = ()
     help: tuple[str, ...] = ()
-    is_settled: bool = False  # it is known what the gates show there: they are not tried before the first story
+    is_settled: bool = False  # the gates' results there are known: they are not tried before the first story
 
     def describe(self) -> list[str]:
-        """Lines for people: why it is no better one, and what helps."""
+        """Lines for people: why it is not a better one, and how to fix it."""
         return [*(f"why: {one}" for one in self.why), *(f"to fix it: {one}" for one in self.help)]
 
 
 class Unsuitable(Exception):
-    """The gates can't be believed in a workspace."""
+    """The gates can't be trusted in a workspace."""
 
     def __init__(self, trouble: Trouble) -> None:
         super().__init__(trouble.what)
@@ -52,7 +52,7 @@ class Unsuitable(Exception):
 
 
 class Findings:
-    """What is known of the gates of a project in each kind of workspace."""
+    """The known results of a project's gates in each kind of workspace."""
 
     def __init__(self, repository: Repository, settings: Settings, commands: Sequence[str], change: str = "") -> None:
         self._path = os.path.join(layout.in_git(repository.common), _FILE)
@@ -64,7 +64,7 @@ class Findings:
         return self._read().get(self._build_key(kind)) == Trouble()
 
     def read_trouble(self, kind: str) -> Trouble | None:
-        """What was wrong there with the files that the change begins with."""
+        """The trouble there with the files that the change begins with."""
         known = self._read()
         return known.get(self._build_key(kind, self._find_tree())) if known else None
 
@@ -74,14 +74,14 @@ class Findings:
         files.replace(self._path, msgspec.json.encode({**self._read(), key: trouble or Trouble()}))
 
     def forget(self) -> None:
-        """What was found out may be different now: somebody asks again."""
+        """Makes the next run try the gates again."""
         files.remove(self._path)
 
     def _read(self) -> dict[str, Trouble]:
         try:
             return typed.decode(files.read(self._path), dict[str, Trouble])
         except (OSError, msgspec.DecodeError, msgspec.ValidationError):
-            return {}  # then it is found out once more
+            return {}  # then the gates are tried again
 
     def _build_key(self, kind: str, tree: str = "") -> str:
         return "\n".join([kind, tree, *self._about])
@@ -93,7 +93,7 @@ def _find_base_tree(repository: Repository, change: str) -> str:
 
 
 def list_choices(settings: Settings, repository: Repository | None, found: Findings | None) -> Iterator[Choice]:
-    """The workspaces that may be tried, the best first. Each is looked at only when the ones before did not do."""
+    """The workspaces that may be tried, the best first. Each is examined only if those before were unsuitable."""
     wanted = settings.run.workspace
     if repository is None or found is None or wanted not in ("auto", "box"):
         _check_not_required(settings, repository)
@@ -115,7 +115,7 @@ def _list_after_box(found: Findings, trouble: Trouble) -> Iterator[Choice]:
     why, helps = ("; ".join((trouble.what, *trouble.causes)),), (trouble.help or AGAIN,)
     for choice in _list_without_box(found, Choice(kind="worktree", why=why, help=helps)):
         if choice.kind == "here" and trouble.is_partial:
-            # Better a box in which some tests fail before as after than no sandbox, and the user's own files.
+            # A box in which some tests fail before and after is better than the user's own files without a sandbox.
             yield Choice(kind="box", why=why, help=helps, is_settled=True)
         else:
             yield choice
@@ -130,7 +130,7 @@ def _list_without_box(found: Findings, worktree: Choice) -> Iterator[Choice]:
 
 
 def find_next(tools: Tools | NoBox, found: Findings, settings: Settings) -> Choice:
-    """What a run would begin with, and stay with as far as is known, where a box is wanted or may be."""
+    """The workspace that a run would use, as far as is known, if the settings allow a box."""
     if isinstance(tools, NoBox):
         return next(_list_without_box(found, Choice(kind="worktree", why=(tools.why,), help=(tools.help,))))
     trouble = None if needs_box(settings) else found.read_trouble("box")
@@ -138,7 +138,7 @@ def find_next(tools: Tools | NoBox, found: Findings, settings: Settings) -> Choi
 
 
 def preview(settings: Settings, repository: Repository | None, commands: Sequence[str], change: str = "") -> list[str]:
-    """Where the next run would work, as far as that is known before its gates were tried, in lines for people."""
+    """Where the next run would work, as far as is known before its gates are tried, in lines for people."""
     wanted = settings.run.workspace
     if repository is None or wanted in ("here", "worktree"):
         return [workspace.describe("here" if repository is None else wanted)]
@@ -165,7 +165,7 @@ def _check_not_required(settings: Settings, repository: Repository | None) -> No
 
 
 def explain_refusal(settings: Settings, kind: str, trouble: Trouble) -> str:
-    """Why no other workspace is tried after one that is unsuitable; empty if others may be."""
+    """Why no other workspace is tried after an unsuitable one; empty if others may be."""
     if settings.run.workspace == "auto" and settings.sandbox.mode != "require":
         return ""
     asked = 'mode = "require" under [sandbox]' if needs_box(settings) else f'workspace = "{kind}" under [run]'
@@ -176,7 +176,7 @@ def explain_refusal(settings: Settings, kind: str, trouble: Trouble) -> str:
 
 
 def suggest(kind: str, root: str, record: str, said: str) -> str:
-    """The setting that helps against what a gate said in a workspace. `record` has what the network's rules denied."""
+    """The setting that may fix the failure of a gate in a workspace. `record` has the connections that were denied."""
     from ralphtool.sandbox.advice import suggest as suggest_for_box
 
     if kind != "box":

@@ -1,10 +1,10 @@
-"""The memory: texts that are found again by what they say, and what says the same.
+"""The memory: finds texts by their content, and texts that say the same.
 
     memory = Memory(".ralph/memory.index")
     memory.add("learning-0001", "The tests need `make db` first")
     memory.search("database missing in tests")
 
-The standard library is all that it needs. With the extra `semantic` it also compares sentences by their meaning.
+It needs only the standard library. With the extra `semantic` it also compares sentences by meaning.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Memory"]
 
-_MOST_WORDS = 48  # of a query: the rarest ones
-_MOST_OF_A_WORD = 800  # texts with one word, the newest first
+_MOST_WORDS = 48  # the rarest words of a query
+_MOST_OF_A_WORD = 800  # texts per word, the newest first
 _MOST_READ = 8_000  # texts for all the words of a query
-_CANDIDATES = 120  # which are compared word by word,
-_BY_LETTERS = 40  # and of these the best, letter by letter
+_CANDIDATES = 120  # texts that are compared word by word,
+_BY_LETTERS = 40  # and the best of these, which are compared letter by letter
 _WORD_SCORE_WEIGHT = 3.0
-_REPEATS = 12  # of the texts that are most like another, which are compared with it sentence by sentence
+_REPEATS = 12  # the most similar texts that are compared closely
 _MANY = 1_000  # texts that are added at once
-_PRIOR = 250  # the background counts as much as so many texts
+_PRIOR = 250  # the background counts as much as this many texts
 
 
 class Memory:
-    """Texts under ids. With a path they are there after reopening; the file is a cache that can be made anew."""
+    """Texts by id. With a path they persist; the file is a cache that can be rebuilt."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None, *, by_meaning: bool | None = None) -> None:
-        """`by_meaning` says whether sentences are compared by their meaning too; unsaid, where that is installed."""
+        """`by_meaning`: whether to compare sentences by meaning too; by default, if that is installed."""
         self.cache = MemoryCache(path)
         self._meaning = _build_semantic_index(self.cache) if by_meaning or by_meaning is None else None
 
@@ -61,7 +61,7 @@ class Memory:
     # --- adding -----------------------------------------------------------------------------------
 
     def add(self, id: str, text: str, label: str = "") -> None:
-        """Adds a text; what was there under this id is replaced. A label is kept with it, and not looked at."""
+        """Adds a text, or replaces the one with this id. A label is stored with it, but not searched."""
         self.add_all([(id, text)], [label])
 
     def add_all(self, texts: Iterable[tuple[str, str]], labels: Iterable[str] = ()) -> None:
@@ -73,9 +73,9 @@ class Memory:
     def update(
         self, texts: Mapping[str, tuple[str, str]], gone: Iterable[str] = (), *, since: str = "", mark: str = ""
     ) -> bool:
-        """Adds texts with their labels, and removes others, in one step, if the fact `mark` still is what it was.
+        """Adds texts with their labels, and removes others, in one step, if the fact `mark` still equals `since`.
 
-        Then it becomes the new one. Otherwise somebody else was quicker, and nothing is changed.
+        It then gets the new value. Otherwise another process was faster, and nothing is changed.
         """
         rows = self._made([(id, text) for id, (text, _) in texts.items()], [label for _, label in texts.values()])
         keys = [_encode_key(id) for id in gone]
@@ -94,7 +94,7 @@ class Memory:
         return is_done[-1]
 
     def _made(self, texts: Sequence[tuple[str, str]], labels: Sequence[str]) -> list[Row]:
-        """All that is to be stored, which takes a while: nobody should have to wait for us meanwhile."""
+        """The rows to store. Building them takes a while, so it happens outside the transaction."""
         vectors = self._meaning.encode_texts([text for _, text in texts]) if self._meaning else [None] * len(texts)
         return [
             (_encode_key(id), text, label, Profile.of(text), vector)
@@ -102,7 +102,7 @@ class Memory:
         ]
 
     def remove(self, *ids: str) -> None:
-        """Removes texts, as far as they are there."""
+        """Removes texts; missing ones are ignored."""
 
         def work(db: sqlite3.Connection) -> None:
             for id in ids:
@@ -114,40 +114,40 @@ class Memory:
         return self._totals()[0]
 
     def _totals(self) -> tuple[int, int]:
-        """How many texts there are, and how long they are together."""
+        """The number of texts, and their total length."""
         found: tuple[int, int] = self.cache.ask("SELECT count, length FROM totals", read=_read_totals)
         return found
 
     def held(self, prefix: str = "") -> dict[str, tuple[str, str]]:
-        """Every id that begins so, with its text and its label."""
+        """Every id with this prefix, with its text and its label."""
         start = _encode_key(prefix)
         question = "SELECT id, text, label FROM texts WHERE id >= ? AND id < ?"
         return dict(self.cache.ask(question, start, start + b"\xff", read=_read_texts))
 
     def get(self, ids: Iterable[str]) -> dict[str, tuple[str, str]]:
-        """These texts with their labels, as far as they are there."""
+        """Those of these texts that exist, with their labels."""
         return dict(self.cache.select("id, text, label", "texts", "id", [_encode_key(id) for id in ids], _read_texts))
 
     def fact(self, name: str) -> str:
-        """Something that was noted about the texts; nothing if the cache was made anew since."""
+        """A stored fact about the texts; empty if the cache was rebuilt since."""
         values: list[str] = self.cache.ask("SELECT value FROM facts WHERE name = ?", name, read=_read_values)
         return values[0] if values else ""
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     def search(self, text: str, limit: int = 10) -> list[tuple[str, float]]:
-        """The texts that are most like this one, with a score from 0 to 1, the best first."""
+        """The texts most similar to this one, with a score from 0 to 1, the best first."""
         meant = self._meaning.asked(text) if self._meaning else None
         found = self._score_by_words(text, meant.nearest if meant else ())
         if meant and found:
             found = _mix_scores(found, meant.cosines(found))
         ranked = sorted(found.items(), key=lambda one: (-one[1], one[0]))[: max(0, limit)]
         ids = dict(self.cache.select("num, id", "texts", "num", [number for number, _ in ranked], _read_ids))
-        # What another process has removed meanwhile is not there any more.
+        # Another process may have removed some meanwhile.
         return [(ids[number], min(1.0, score)) for number, score in ranked if number in ids]
 
     def _score_by_words(self, text: str, near: Iterable[int]) -> dict[int, float]:
-        """Scores of the texts that share words with this one, and of those that are near to it otherwise."""
+        """Scores of the texts that share words with this one, and of those in `near`."""
         profile = Profile.of(text)
         count, length = self._totals()
         weights, candidates = self._candidates(profile, count)
@@ -159,8 +159,8 @@ class Memory:
         return scores
 
     def fingerprint(self, text: str) -> str:
-        """The same for two error messages that differ only in what differs from time to time: paths, ids, times."""
-        from ralphtool.memory.fingerprint import fingerprint  # searching needs neither this nor likeness
+        """Equal for two error messages that differ only in volatile parts: paths, ids, times."""
+        from ralphtool.memory.fingerprint import fingerprint  # searching needs neither this nor `similarity`
 
         return fingerprint(text)
 
@@ -173,23 +173,23 @@ class Memory:
         return similarity.match_texts(one, other, word_frequency.find_weight, same_fingerprint=is_one)
 
     def repeat_of(self, text: str) -> str | None:
-        """The id of a text that says the same already."""
+        """The id of an existing text that says the same."""
         found = self.get(id for id, _ in self.search(text, _REPEATS))
         matches = {id: self.same(text, other) for id, (other, _) in found.items()}
         same = [id for id, match in matches.items() if match.level == "same"]
         return max(same, key=lambda one: matches[one].score, default=None)
 
     def _candidates(self, profile: Profile, count: int) -> tuple[dict[str, float], list[int]]:
-        """The words that matter with their weights, and the texts which share the most of them."""
+        """The most important words with their weights, and the texts that share most of them."""
         by_weight = nlargest(
             _MOST_WORDS,
             profile.counts,
             key=lambda word: damp_count(profile.counts[word]) * word_frequency.find_weight(word),
         )
-        each = min(_MOST_OF_A_WORD, _MOST_READ // max(1, len(by_weight)))  # so that no common word uses up all
+        each = min(_MOST_OF_A_WORD, _MOST_READ // max(1, len(by_weight)))  # so that no common word uses up the limit
         weights: dict[str, float] = {}
         scores: dict[int, float] = {}
-        rare: dict[int, float] = {}  # by the words of which all texts were read
+        rare: dict[int, float] = {}  # scores by words whose texts were all read
         for word in by_weight:
             texts = self.cache.find_texts(word, each)
             weights[word] = _weigh_word(word, texts, count, each)
@@ -207,7 +207,7 @@ class Memory:
         return dict(self.cache.select(columns, "texts", "num", numbers, _read_profiles))
 
 
-# --- rows, and what they mean: an error here is one of the file ---------------------------------------
+# --- decoding rows: an error here means that the file is damaged --------------------------------------
 
 
 def _read_texts(rows: list[Any]) -> list[tuple[str, tuple[str, str]]]:
@@ -245,7 +245,7 @@ def _read_profiles(rows: list[Any]) -> list[tuple[int, Profile]]:
 
 
 def _mix_scores(by_words: dict[int, float], near: dict[int, float]) -> dict[int, float]:
-    """Half by words, half by meaning: what is the same problem in other words has about a third as score by words."""
+    """Half by words, half by meaning: the same problem in other words has only about a third as its word score."""
     return {
         number: (_WORD_SCORE_WEIGHT * score + max(0.0, near.get(number, 0.0))) / (_WORD_SCORE_WEIGHT + 1)
         for number, score in by_words.items()
@@ -253,9 +253,9 @@ def _mix_scores(by_words: dict[int, float], near: dict[int, float]) -> dict[int,
 
 
 def _weigh_word(word: str, texts: Sequence[int], count: int, limit: int) -> float:
-    """How much a word tells in this memory; while that is small, the background has the greater say.
+    """The weight of a word in this memory; while that is small, the background dominates.
 
-    Of a word that is in very many texts only the newest were read: how densely they stand tells about the others.
+    For a word in very many texts only the newest were read: their density is an estimate for the others.
     """
     having = float(len(texts))
     if len(texts) >= limit:
@@ -305,7 +305,7 @@ def _build_semantic_index(cache: MemoryCache) -> SemanticIndex | None:
 
 
 def _encode_key(text: str) -> bytes:
-    """A text or an id, whatever is in it, as it is stored."""
+    """The stored form of a text or an id, whatever it contains."""
     return text.encode("utf-8", "surrogatepass")
 
 

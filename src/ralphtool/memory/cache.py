@@ -1,7 +1,7 @@
-"""The memory's texts in SQLite: a cache, which may be thrown away at any time, and is made anew when it is of no use.
+"""The memory's texts in SQLite: a cache, which may be deleted at any time, and is rebuilt if it can't be used.
 
-An index of words (FTS5) tells which texts have a word. Where the file can't be used, the texts are kept in this
-process only; `cachefile.py` tells when that is.
+An index of words (FTS5) finds the texts with a word. If the file can't be used, the texts are kept only in this
+process; `cachefile.py` decides that.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-_AT_ONCE = 500  # values in one question: SQLite has a limit
+_AT_ONCE = 500  # values in one query: SQLite has a limit
 
 
 class CacheDamaged(sqlite3.DatabaseError):
-    """What is in the file can't have been written by us."""
+    """The file contains something that we can't have written."""
 
 
 class MemoryCache:
-    """One connection to the file, or to a database in memory that stands in for it."""
+    """One connection to the file, or to a database in memory as a substitute."""
 
     def __init__(self, path: str | os.PathLike[str] | None) -> None:
         self.path = os.fspath(path) if path is not None else None
-        self.times_made = 0  # another number: what was read before is of another database
-        self.is_kept = False  # whether what is added will be there after reopening
+        self.times_made = 0  # if it changes, earlier results are from another database
+        self.is_kept = False  # whether added texts persist
         self._db = self._open()
-        self._known_db: sqlite3.Connection | None = None  # the one of which we know whether it has FTS5
+        self._known_db: sqlite3.Connection | None = None  # the connection that `_knows_fts` is about
         self._knows_fts = True
 
     def close(self) -> None:
         self._db.close()
 
     def rebuild(self) -> None:
-        """Throws away what is there, which turned out to be of no use."""
+        """Discards the current database, which proved unusable."""
         self._db.close()
         self.times_made += 1
         self._db = self._open(self._identity)
 
     def reopen(self) -> None:
-        """Uses the file again, if it could not be used for a while."""
+        """Uses the file again, if it was unusable for a while."""
         if self.path and not self.is_kept and (found := cachefile.open_file(self.path)):
             self._db.close()
             self.times_made += 1
             self._take(found)
             self._db = found
 
-    # --- asking and changing ----------------------------------------------------------------------
+    # --- queries and changes ----------------------------------------------------------------------
 
     def ask(self, question: str, *values: Any, read: Callable[[list[Any]], Any] = list) -> Any:
-        """The rows, as `read` makes something of them; where it can't, they are damaged."""
+        """The rows as decoded by `read`; if that fails, they are damaged."""
 
         def work(db: sqlite3.Connection) -> Any:
             rows = db.execute(question, values).fetchall()
@@ -71,7 +71,7 @@ class MemoryCache:
     def select(
         self, columns: str, table: str, key: str, values: Sequence[Any], read: Callable[[list[Any]], Any] = list
     ) -> list[Any]:
-        """The rows whose key is one of these, of which there may be any number."""
+        """The rows whose key is one of these values, however many."""
         rows: list[Any] = []
         for start in range(0, len(values), _AT_ONCE):
             part = values[start : start + _AT_ONCE]
@@ -80,7 +80,7 @@ class MemoryCache:
         return rows
 
     def find_texts(self, word: str, limit: int) -> list[int]:
-        """The texts that have a word, the newest ones first."""
+        """The texts that contain a word, the newest first."""
         fts = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?", f'"{word}"'
         plain = "SELECT num FROM plain_words WHERE word = ? ORDER BY num DESC LIMIT ?", word
         if self._known_db is not self._db:
@@ -89,13 +89,13 @@ class MemoryCache:
         return [number for (number,) in self.ask(question, value, limit)]
 
     def change(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Does something as one step: after a kill all of it is there, or nothing."""
+        """Runs `work` as one transaction: after a kill, all or nothing of it is done."""
         self._patiently(lambda db: _run_transaction(db, work))
 
-    # --- where it is of no use --------------------------------------------------------------------
+    # --- an unusable file -------------------------------------------------------------------------
 
     def _patiently(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Where the file is of no use, with a new one; where that can't be, without a file."""
+        """Runs `work`; if the file is unusable, with a new one; if that fails too, without a file."""
         for _ in range(2):
             try:
                 return work(self._db)
@@ -136,7 +136,7 @@ def index_words(db: sqlite3.Connection, number: int, terms: str) -> None:
 
 
 def merge_words(db: sqlite3.Connection) -> None:
-    """After many texts at once: otherwise one of the next pays for putting their words together."""
+    """Called after adding many texts: otherwise a later addition pays for the merge."""
     if _has_fts(db):
         db.execute("INSERT INTO words (words) VALUES ('optimize')")
 

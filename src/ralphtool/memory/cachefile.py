@@ -1,7 +1,7 @@
-"""The file of a memory's cache: opened if it is ours and of use, made anew if it is not, left alone if it is another's.
+"""The file of a memory's cache: opened if it is ours and usable, rebuilt if unusable, left alone if not ours.
 
-Only one process at a time makes it or removes it. What is at fault decides what is done: a file that is damaged is
-replaced; one that is locked, that we may not write, or whose disk is full is not touched.
+Only one process at a time creates or removes it. The error decides what happens: a damaged file is replaced; a file
+that is locked or read-only, or whose disk is full, is not touched.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import os
 import sqlite3
 import stat
 
-APPLICATION_ID = 0x52414C50  # in the head of the file: RALP
-FORMAT = 1  # another one is made anew; to be raised when words are found otherwise than before
-# An error that quotes a damaged schema can't even be put into words.
+APPLICATION_ID = 0x52414C50  # in the file's header: RALP
+FORMAT = 1  # a file with another one is rebuilt; raise it if words are split in another way
+# The text of an error that quotes a damaged schema may not be decodable.
 CACHE_ERRORS = (sqlite3.Error, UnicodeDecodeError)
-_PATIENCE = 1.0  # seconds for somebody else's writing
+_PATIENCE = 1.0  # seconds to wait for another writer
 _TEMPORARY_ERRORS = ("BUSY", "LOCKED", "READONLY", "CANTOPEN", "PERM", "FULL", "IOERR", "NOMEM", "PROTOCOL")
 _TABLES = """\
 CREATE TABLE texts (num INTEGER PRIMARY KEY AUTOINCREMENT, id BLOB UNIQUE, text BLOB, label BLOB, terms TEXT,
@@ -34,7 +34,7 @@ CREATE VIRTUAL TABLE words USING fts5(terms, content='', detail='none', columnsi
   tokenize="ascii tokenchars '._-'");
 INSERT INTO words (words, rank) VALUES ('automerge', 16);
 """
-# Where SQLite was built without FTS5. It does the same; adding costs more.
+# For SQLite without FTS5. It does the same, but adding costs more.
 _PLAIN_WORDS = "CREATE TABLE plain_words (word TEXT, num INTEGER, PRIMARY KEY (word, num)) WITHOUT ROWID;"
 
 
@@ -46,7 +46,7 @@ Identity = tuple[int, int]
 
 
 def open_file(path: str, broken: Identity | None = None) -> sqlite3.Connection | None:
-    """The file as it is, or made anew; None if it is somebody else's, or can't be used. A broken one is replaced."""
+    """The existing file, or a new one; None if it is not ours, or can't be used. A broken one is replaced."""
     if not _is_usable_path(path):
         return None
     try:
@@ -72,7 +72,7 @@ def open_in_memory() -> sqlite3.Connection:
 
 
 def copy_to_memory(db: sqlite3.Connection) -> sqlite3.Connection:
-    """What can still be read of it, in memory."""
+    """The part of it that is still readable, in memory."""
     fresh = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         db.backup(fresh)
@@ -92,18 +92,18 @@ def read_identity(path: str) -> Identity | None:
 
 
 def is_file_broken(error: Exception) -> bool:
-    """Whether it is the file that is wrong; not, where it is locked, may not be written, or the disk is full."""
+    """Whether the file itself is broken, rather than locked, read-only, or on a full disk."""
     name = getattr(error, "sqlite_errorname", "") or ""
     return not name.removeprefix("SQLITE_").startswith(_TEMPORARY_ERRORS)
 
 
-# --- making it --------------------------------------------------------------------------------------
+# --- creating it ------------------------------------------------------------------------------------
 
 
 def _open_existing(path: str) -> sqlite3.Connection | None:
-    """The file if it is ours and current. Where it is locked, this tells so by an error."""
+    """The file if it is ours and current. Raises an error if it is locked."""
     head = _read_head(path)
-    # Of another version it is not even opened: whoever makes it anew meanwhile would have SQLite clean up behind us.
+    # Another version is not even opened: on close, SQLite would clean up after a process that rebuilt it meanwhile.
     if not _is_database(head) or (_parse_owner(head), _parse_version(head)) != (APPLICATION_ID, FORMAT):
         return None
     db = None
@@ -120,7 +120,7 @@ def _open_existing(path: str) -> sqlite3.Connection | None:
 
 
 def _create(path: str, broken: Identity | None) -> sqlite3.Connection | None:
-    """While nobody else makes or removes it: another process may have made it meanwhile."""
+    """Called with the folder locked; another process may have created the file meanwhile."""
     if (broken is None or broken != read_identity(path)) and (db := _open_existing(path)):
         return db
     head = _read_head(path)
@@ -130,8 +130,8 @@ def _create(path: str, broken: Identity | None) -> sqlite3.Connection | None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     db = _connect(path)
     try:
-        _make_tables(db)  # before there is a log: a file with our mark in it is ours at once
-        db.execute("PRAGMA journal_mode = WAL")  # who reads does not wait for who writes, and a commit needs no sync
+        _make_tables(db)  # before there is a WAL: the file has our mark at once
+        db.execute("PRAGMA journal_mode = WAL")  # readers don't wait for writers, and a commit needs no sync
     except CACHE_ERRORS:
         db.close()
         _remove(path)
@@ -169,12 +169,12 @@ def _is_current(db: sqlite3.Connection) -> bool:
 
 
 def _has_foreign_objects(db: sqlite3.Connection) -> bool:
-    """Views and triggers could do things when asked, or take for ever: none of them is ours."""
+    """Views and triggers could have side effects, or take forever: none of them is ours."""
     return bool(db.execute("SELECT 1 FROM sqlite_master WHERE type IN ('view', 'trigger')").fetchone())
 
 
 def _open_read_only(path: str) -> sqlite3.Connection | None:
-    """One that we may only read, in a copy of our own."""
+    """A copy in memory of a read-only file."""
     fresh = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         there = _connect(path, is_fixed=True)
@@ -183,16 +183,16 @@ def _open_read_only(path: str) -> sqlite3.Connection | None:
         if _is_current(fresh) and not _has_foreign_objects(fresh):
             return fresh
     except CACHE_ERRORS:
-        pass  # then without
+        pass  # work without it
     fresh.close()
     return None
 
 
-# --- as a file --------------------------------------------------------------------------------------
+# --- file operations --------------------------------------------------------------------------------
 
 
 def _is_usable_path(path: str) -> bool:
-    """Whether files of ours may lie there: nothing does, or plain ones."""
+    """Whether we may use these paths: each is free, or a regular file."""
     try:
         return all(stat.S_ISREG(os.lstat(name).st_mode) for name in _list_paths(path) if os.path.lexists(name))
     except OSError:
@@ -208,11 +208,11 @@ def _remove(path: str) -> None:
         try:
             os.unlink(name)
         except OSError:
-            pass  # what can't be removed can't be opened as ours either
+            pass  # one that can't be removed can't be opened as ours either
 
 
 def _read_head(path: str) -> bytes:
-    """What the file is known by, read without SQLite, which would change files of others."""
+    """The header that identifies the file, read without SQLite, which would change other programs' files."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -232,14 +232,14 @@ def _parse_version(head: bytes) -> int:
 
 
 def _is_database(head: bytes) -> bool:
-    """A head that SQLite could have written: what is only called a database belongs to nobody."""
+    """Whether SQLite could have written this header; a file that only claims to be a database may be replaced."""
     size = int.from_bytes(head[16:18], "big")
     is_size = size == 1 or (size >= 512 and size & (size - 1) == 0)
     return len(head) == 100 and head.startswith(b"SQLite format 3\0") and is_size and set(head[18:20]) <= {1, 2}
 
 
 def _lock_folder(path: str) -> int | None:
-    """The folder of the file, locked: there only one process at a time makes a file or removes one."""
+    """Locks the folder of the file, so that only one process at a time creates or removes it."""
     import fcntl
     import time
 

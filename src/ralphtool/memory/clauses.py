@@ -1,8 +1,8 @@
-"""A text taken apart for comparing: its words in their order, which of them are names, and what is denied where.
+"""Parses a text for comparison: its words in order, which of them are names, and what is denied where.
 
-A text is read in clauses. A "not" denies the words of its clause; it is no word of its own, so that a denial and what
-it denies have the same words. Neither is anything that people write or leave out as they like: labels, small words,
-times and ids, where a path begins.
+A text is split into clauses. A "not" denies the words of its clause; it is not counted as a word, so that a denial and
+what it denies have the same words. Neither are optional parts: labels, filler words, times and ids, the start of a
+path.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import re
 
-MOST_READ = 4_000  # characters: a learning is a few sentences, and what is the same so far is the same
+MOST_READ = 4_000  # characters: a learning is a few sentences; texts that are equal so far count as equal
 _MOST_UNITS = 400
-_LONGEST_NAME = 40  # characters in quotes that still are a name and no sentence
+_LONGEST_NAME = 40  # characters in quotes that are still a name, not a sentence
 
 _LABEL = (
     r"(?i)[\s\W]*(?:(?:note(?: to self)?|n\.?b|til|today i learned|(?:i |we )?(?:just )?(?:learn(?:ed|t)|discovered|"
@@ -69,7 +69,7 @@ _FILLER_WORDS = _split_words(
     mostly here there only solely any every each all within via through using upon longer instead rather gets got
     able want wants per much anymore prior following one ones other another being between"""
 )
-# too common to count, but they can turn a text around
+# too common to count, but they can reverse the meaning
 _REVERSING_WORDS = frozenset(("on", "more", "most", "required", "before", "after"))
 _STATES = _split_words("is are was were be been turn turned switch switched")
 _NUMBERS = {
@@ -80,8 +80,8 @@ _NUMBERS = {
     "ninety": "90",
     "hundred": "100",
 }
-_WRITTEN_OUT = {"mins": "minutes", "reqs": "requirements"}  # as stems these are other words
-# What people write for one another, beyond what `tokens` knows.
+_WRITTEN_OUT = {"mins": "minutes", "reqs": "requirements"}  # their stems would be other words
+# Synonyms, besides those in `tokens`.
 _ONE_WORD = """\
 run execute invoke call
 use utilize employ
@@ -116,7 +116,7 @@ see seen
 
 
 class Unit:
-    """A word of a text as it is compared. A name has its parts, a plain word is its own only part."""
+    """A word of a text for comparison. A name has parts; a plain word is its own only part."""
 
     __slots__ = ("clause", "is_name", "is_number", "key", "parts", "spelling", "term")
 
@@ -131,12 +131,12 @@ class Unit:
 
     @property
     def is_reversing(self) -> bool:
-        """Whether it tells nothing of what a text is about, and yet can turn it around: "on", "before"."""
+        """Whether it has no topic of its own, but can reverse the meaning of a text: "on", "before"."""
         return self.spelling in _REVERSING_WORDS
 
 
 class ParsedText:
-    """A text as units in their order, with the places where something is denied."""
+    """A text as units in order, with the positions of denials."""
 
     def __init__(self, text: str) -> None:
         reader = _TextParser()
@@ -155,12 +155,12 @@ class ParsedText:
         if unit.is_number:
             return False
         shared = sum(part in self._terms for part in unit.parts)
-        # in scripts without blanks a word's parts are all its pairs of letters, and endings make some of them differ
+        # in scripts without spaces a word's parts are all its pairs of letters, and some differ because of endings
         return shared == len(unit.parts) or (not unit.key.isascii() and 2 * shared >= len(unit.parts))
 
 
 def build_key(word: str) -> str:
-    """The key that a unit of this word has."""
+    """The key of a unit with this word."""
     return _unify_synonym(_build_term(word))
 
 
@@ -169,16 +169,16 @@ def strip_colours(text: str) -> str:
 
 
 class _TextParser:
-    """Goes through a text once, and notes what it finds."""
+    """Parses a text in one pass."""
 
     def __init__(self) -> None:
         self.units: list[Unit] = []
-        self.denials: list[tuple[int, int]] = []  # the clause, and the unit before which it stands
-        self.suppositions: list[tuple[int, int]] = []  # denials of what only would be: "fails without", "or else not"
+        self.denials: list[tuple[int, int]] = []  # the clause, and the index of the next unit
+        self.suppositions: list[tuple[int, int]] = []  # hypothetical denials: "fails without", "or else not"
         self.has_else = False
         self._clause, self._else_clause = 0, -1
         self._quoted_until = 0
-        self._denying = ""  # the word that would deny what follows: after "instead" it is "of"
+        self._denying = ""  # the word that would deny the rest: "of" after "instead"
         self._previous = ""
 
     def read(self, text: str) -> None:
@@ -208,7 +208,7 @@ class _TextParser:
         self._previous = word.lower()
 
     def _joins(self, word: str) -> bool:
-        """Whether it is a word that only says how the others belong together; if it is, this is noted."""
+        """Whether it is a word that only connects others; if so, its effect is recorded."""
         if word == self._denying:
             self._clause += 1
             self._denying, word = "", "not"
@@ -250,12 +250,12 @@ class _TextParser:
             self._compound(plain, is_name)
 
     def _letters(self, word: str, is_name: bool) -> None:
-        """A word in whatever case; `flushQueue` is a name, and two words too."""
+        """A word in any case; `flushQueue` is a name, and also two words."""
         lowered = word.lower()
         spelled = tokens.split_tokens(word)
         whole = tokens.split_tokens(
             _convert_to_american(_WRITTEN_OUT.get(lowered, lowered))
-        )  # in lower case, for who writes it so
+        )  # in lower case, as some people write it
         if whole:
             is_camel = len(spelled) > 1 and word.isascii() and not word.isupper()
             self._add(lowered, [whole[0], *spelled[1:]], is_name or is_camel)
@@ -279,17 +279,17 @@ def _prepare(text: str) -> str:
     if label and label.end() < len(text):
         text = text[label.end() :]
     text = compile_pattern(_FAILS_TO).sub("not ", text)
-    # "on" at an end says a state, as after an "is"
+    # "on" at the end is a state, as after an "is"
     return compile_pattern(_SWITCHED_ON).sub("is on", compile_pattern(_VOLATILE).sub(" ", text))
 
 
 def _split_path_end(word: str) -> list[str]:
-    """Of a path only the end: where it begins depends on where somebody stands."""
+    """Only the end of a path: its start depends on the working directory."""
     return [part for part in word.replace("\\", "/").split("/") if part][-2:]
 
 
 def _parse_number(word: str) -> str:
-    """The digits of a number in letters, also of "forty-five", or nothing."""
+    """The digits of a number in words, such as "forty-five"; else empty."""
     tens, _, ones = word.partition("-")
     if tens in _NUMBERS and ones in _NUMBERS:
         return str(int(_NUMBERS[tens]) + int(_NUMBERS[ones]))

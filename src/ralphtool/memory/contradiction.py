@@ -1,7 +1,7 @@
-"""When two texts say the opposite of each other, in much the same words.
+"""Finds out whether two texts say the opposite of each other, in similar words.
 
-A clause with a "not" denies its words, and so does one with an opposite of the other text's word ("disabled" there,
-"enabled" here); two of these in a clause are none. Or nothing is denied, and two things have changed places.
+A clause with a "not" denies its words, and so does one with the opposite of a word in the other text ("disabled"
+there, "enabled" here); two of these in a clause cancel out. Or nothing is denied, but two things are swapped.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_DENIED = 0.3  # what tells of a denial when the word that is denied at once is not shared is too little
-_NEAR = 5  # words: how far from a "before" or "after" stands what it is about
+_DENIED = 0.3  # not reached if the word right after the denial is not shared
+_NEAR = 5  # words around a "before" or "after" that it may be about
 
 _OPPOSITES = """\
 enable disable
@@ -87,19 +87,19 @@ read ignore
 change preserve
 support drop
 """
-# These deny their clause even when the other text has no word that they are the opposite of.
+# These deny their clause even if the other text does not contain their opposite.
 _REFUSALS = "forbid exclude skip ignore omit prevent"
 _PREFIXES = ("un", "in", "im", "ir", "il", "non", "dis", "de", "mis")
 
 
 def find_opposite_words(left: ParsedText, right: ParsedText) -> dict[str, str]:
-    """The words that are the opposite of a word in the other text, with that word."""
+    """The words with an opposite in the other text, each with that opposite."""
     known = [(one, other) for one in left.keys for other in _OPPOSITES_OF.get(one, set()) & right.keys]
-    # sorted, as words can have two opposites and sets have no order
+    # sorted, since a word can have two opposites, and sets have no order
     flips = dict(sorted((max(pair), min(pair)) for pair in known))
     flips |= _find_prefixed(left, right) | _find_prefixed(right, left)
     flips |= _find_refusals(left, right, flips) | _find_refusals(right, left, flips)
-    both = left.keys & right.keys  # who speaks of both is told by where they stand
+    both = left.keys & right.keys  # if a text has both, their positions matter
     return {one: other for one, other in flips.items() if one not in both or other not in both}
 
 
@@ -109,13 +109,13 @@ def are_opposite(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> 
 
 
 def _find_refusals(mine: ParsedText, yours: ParsedText, flips: dict[str, str]) -> dict[str, str]:
-    """My words that refuse something, unless you have them or their opposites too."""
-    known = {key[:4] for key in yours.keys.union(flips, flips.values())}  # by how they begin: they can be misspelled
+    """The words in `mine` that refuse something, unless they or their opposites are in `yours`."""
+    known = {key[:4] for key in yours.keys.union(flips, flips.values())}  # by prefix: they can be misspelled
     return {key: key for key in mine.keys & _REFUSING if key[:4] not in known}
 
 
 def _find_prefixed(mine: ParsedText, yours: ParsedText) -> dict[str, str]:
-    """My words that are a word of yours with an "un" or the like; stems alone don't always show it."""
+    """The words in `mine` that are a word of `yours` with a prefix like "un"; stems alone don't always show it."""
     bare = {form: unit.key for unit in yours.units for form in (unit.spelling, unit.key)}
     return {
         unit.key: bare[form[len(prefix) :]]
@@ -139,18 +139,18 @@ _OPPOSITES_OF = _index_pairs(_OPPOSITES)
 _REFUSING = frozenset(map(build_key, _REFUSALS.split()))
 
 
-# --- what is denied ------------------------------------------------------------------------------
+# --- denials -------------------------------------------------------------------------------------
 
 
 def _is_denied(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bool:
-    # what is only supposed counts when both texts suppose: "needs it" and "fails without it" are one
+    # hypothetical denials count only if both texts have some: "needs it" and "fails without it" agree
     is_counted = left.has_else == right.has_else or bool(left.suppositions and right.suppositions)
     one, other = _Claims(left, flips, is_counted), _Claims(right, flips, is_counted)
     return one.denies(other) or other.denies(one) or one.is_crossed_with(other) or _is_turned(left, right, flips)
 
 
 def _is_turned(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bool:
-    """The very same words in the same order, and a "not" more in one of them: nobody words a thing anew like that."""
+    """The same words in the same order, with one more "not" in one of them: that is not a rewording."""
 
     turns = flips | {build_key("after"): build_key("before")}
 
@@ -164,7 +164,7 @@ def _is_turned(left: ParsedText, right: ParsedText, flips: dict[str, str]) -> bo
 
 
 class _Claims:
-    """Which words a text denies, and where."""
+    """The words that a text denies, and where."""
 
     def __init__(self, text: ParsedText, flips: dict[str, str], with_suppositions: bool) -> None:
         self._words = [(flips.get(unit.key, unit.key), unit.clause) for unit in text.units]
@@ -172,12 +172,12 @@ class _Claims:
         supposed = text.suppositions if with_suppositions else []
         self._denials = _group_by_clause(text.denials + flipped + supposed)
         self._denied = {clause for clause, found in self._denials.items() if len(found) % 2}
-        self._is_denied: dict[str, set[bool]] = {}  # both, when the word is affirmed here and denied there
+        self._is_denied: dict[str, set[bool]] = {}  # both, if the word is affirmed in one place and denied in another
         for key, clause in self._words:
             self._is_denied.setdefault(key, set()).add(clause in self._denied)
 
     def denies(self, other: _Claims) -> bool:
-        """Whether a clause of this text denies what the other text affirms."""
+        """Whether a clause of this text denies something that the other text affirms."""
         balance = dict.fromkeys(self._denied, 0.0)
         for at, (key, clause) in enumerate(self._words):
             theirs = other._is_denied.get(key, set())
@@ -186,7 +186,7 @@ class _Claims:
         return any(value > _DENIED for value in balance.values())
 
     def is_crossed_with(self, other: _Claims) -> bool:
-        """One affirms what the other one denies, and denies what that affirms: "this, not that"."""
+        """Whether each text affirms something that the other denies: "this, not that"."""
         mine, theirs = self._is_denied.items(), other._is_denied
         return all(
             any(found == {denied} and theirs.get(key) == {not denied} for key, found in mine)
@@ -194,7 +194,7 @@ class _Claims:
         )
 
     def _nearness(self, at: int, clause: int) -> float:
-        """A "not" speaks of what follows it, and of that most what follows at once."""
+        """A "not" applies to what follows it, most of all to the next word."""
         return max(1 / (at - no + 1) ** 2 if at >= no else 0.5 / (no - at) ** 2 for no in self._denials[clause])
 
 
@@ -205,11 +205,11 @@ def _group_by_clause(places: Iterable[tuple[int, int]]) -> dict[int, list[int]]:
     return found
 
 
-# --- what has changed places ---------------------------------------------------------------------
+# --- swapped words -------------------------------------------------------------------------------
 
 
 def _is_swapped(left: ParsedText, right: ParsedText) -> bool:
-    """The very same text, but two words of different clauses have changed places."""
+    """The same text, but two words of different clauses are swapped."""
     if len(left.units) != len(right.units) or left.denials or right.denials:
         return False
     moved = [(one, other) for one, other in zip(left.units, right.units, strict=True) if one.key != other.key]
@@ -220,13 +220,13 @@ def _is_swapped(left: ParsedText, right: ParsedText) -> bool:
 
 
 def _is_reversed(left: ParsedText, right: ParsedText) -> bool:
-    """One has before what the other one has after."""
+    """One text has "before" where the other has "after"."""
     theirs = list(_find_orders(right))
     return any(one.is_reverse_of(other) for one in _find_orders(left) for other in theirs)
 
 
 class _Order:
-    """A "before" or "after" with some of the words that follow it, and some of what it is said of."""
+    """A "before" or "after", with some of the words after it, and some of those that it refers to."""
 
     def __init__(self, units: list[Unit], at: int) -> None:
         clause = units[at].clause

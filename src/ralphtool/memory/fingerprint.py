@@ -1,10 +1,9 @@
-"""Failures told apart: what changes from run to run is masked, and what is left makes a fingerprint.
+"""Distinguishes failures: the parts that change from run to run are masked, and the rest makes a fingerprint.
 
-Masked are addresses, ids, times, counters, versions and the folders of paths. What tells failures apart stays: names
-in quotes, the file's own name, error codes, HTTP statuses, exit statuses and signals.
+Addresses, ids, times, counters, versions and the folders of paths are masked. What distinguishes failures is kept:
+names in quotes, the file's own name, error codes, HTTP statuses, exit statuses and signals.
 
-Every pattern begins where nothing of its own kind stands before it and never goes back over what it took, so that the
-time is linear in any text.
+No pattern starts in the middle of a match of its own kind, and none backtracks, so the time is linear for any text.
 """
 
 from __future__ import annotations
@@ -19,27 +18,27 @@ if TYPE_CHECKING:
 PLACE = "<*>"
 
 _COLOUR = r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]?|\][^\x07\x1b\n]*+(?:\x07|\x1b\\)?|[@-Z\\^_])"
-# The curly quotes by their numbers: they are too easily taken for others.
+# Curly quotes are written as code points: they are easily confused with others.
 _ENDS = r"\s\"'`\u2018\u2019\u201c\u201d«»<>()\[\]{},;=|│"
 _HEX = "[0-9a-fA-F]"
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}+"
-# What Kubernetes takes for the random ends of its names: no vowels, so that no word comes out.
+# The alphabet of the random suffixes in Kubernetes: no vowels, so that no words appear.
 _POD = "[bcdfghjklmnpqrstvwxz2456789]"
 _UNIT = (
     r"(?:ms|[µμun]s|s|secs?|seconds?|millis(?:econds?)?|mins?|minutes?|hrs?|hours?|days?|[kKMGTP]i?[Bb](?:/s|ps)?|B|bytes?|%|"
     r"[AaPp][Mm]|UTC|GMT|CES?T|[PECM][SD]T)"
 )
-# What machines have many of: the number after it says which one, and nothing about the failure.
+# Things that machines have many of: the number after one identifies it, and says nothing about the failure.
 _COUNTED = (
     r"(?:broadcast|client|consumer|container|cpu|disk|eth|executor|host|job|loop|lun|node|nvme|part|partition|pod|pool|"
     r"producer|rack|rdd|replica|sd[a-z]|server|session|shard|slave|slot|stage|task|thread|tty|vm|worker)"
 )
-# What none of the kinds can begin with is most of a text: common words, and what ends a token.
+# Skips most of a text, where none of the kinds can begin: common words, and characters that end a token.
 _PROMISING = (
     rf"(?=[A-Za-z]++(?:[^A-Za-z{_ENDS}]|(?<=[A-Za-z]{{16}}))|[^A-Za-z{_ENDS}]|{_MONTH}\s|"
     r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),?\s)"
 )
-# In this order: what is longer comes before what could be a part of it.
+# The order matters: longer kinds come before those that could be a part of them.
 _KINDS = {
     "url": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}+://[^\s\"'`<>|]*+",
     "spaced": (
@@ -52,7 +51,7 @@ _KINDS = {
         rf"(?:[^{_ENDS}/\\]*+[/\\])++[^{_ENDS}/\\]*+"
     ),
     "at": r"(?<![\w.+-])[\w.+-]++@[\w^~*-]++(?:\.[\w-]++)*+",
-    # rdd_21_2, attempt_1445_0020_m_000001_0; one number alone is more often a part of a name, unless it is long
+    # rdd_21_2, attempt_1445_0020_m_000001_0; a single number is usually part of a name, unless it is long
     "serial": (
         r"(?!test)(?:[A-Za-z]{2,30}+(?:_[A-Za-z]{2,30}+){0,2}+_-?\d++(?:_(?:\d++|[a-z]{1,12}+\d{1,6}+|[a-z](?=_\d)))++|"
         r"(?!(?i:err|code|status|http))[a-z]{2,30}+_-?\d{4,40}+)(?![\w(])"
@@ -65,7 +64,7 @@ _KINDS = {
         r"(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]{0,6}+,?\s)?"
         rf"(?:\d\d?[ /-]{_MONTH}[ /-]\d{{4}}|{_MONTH}[ ]{{1,2}}\d\d?(?!\d))"
         r"(?:[ :,T]{1,2}\d\d:\d\d[\d:.]*+"
-        # the system's log has the machine's name between the time and the program's
+        # syslog has the host name between the time and the program
         r"(?:\s[A-Za-z0-9][\w.-]{0,80}+(?=\s[\w./()-]{1,60}+(?:\[\d{1,9}\])?:)"
         r"|\s(?:UTC|GMT|[A-Z]{3,4}(?=\s\d{4}\b)))?)?"
         r"|[IWEF]\d{4}(?=\s\d\d:\d\d:\d\d)"
@@ -95,16 +94,16 @@ _KINDS = {
 _ROOTED = r"(?:[A-Za-z]:)?[/\\]|(?:~|\.\.?)[/\\]"
 _FILE = r"[^:?]*\.[A-Za-z]\w{0,9}(?:[:?].*)?"
 _CHANGE = r"(?<=[a-z])[A-Z]|(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]"
-_DEEPEST = 20  # more folders than this are no package's or test's name
+_DEEPEST = 20  # a package's or test's name does not have more folders
 _VERSION = r"[v^~*]?\d.*|[0-9a-f]{5,16}"
 _TAGS = frozenset(["latest", "next", "beta", "canary", "stable", "main", "master", "sha256"])
 
-# Numbers after these words are codes, which tell failures apart.
+# Numbers after these words are codes, which distinguish failures.
 _CODES = {
     *("code", "curl", "errcode", "errno", "errorcode", "exit", "exitcode", "hresult", "rc", "retcode", "returncode"),
     *("signal", "sqlstate", "status", "statuscode", "winerror"),
 }
-# After these, only what is a well-known HTTP status.
+# After these, only well-known HTTP statuses are codes.
 _STATUS_AFTER = {
     *("assert", "be", "client", "equal", "equals", "error", "errors", "expected", "failed", "get", "got", "http"),
     *("post", "put", "received", "response", "returned", "server", "was", "where", "with"),
@@ -117,38 +116,38 @@ _NEXT_TO_STATUS = (
 _REQUESTED = r"(?:GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) \S{1,200}+ $"
 _LAST_WORD = r"([A-Za-z]+)([ \t:=#(\[\"'<]{0,5})$"
 _LINE = 120
-_REACH = 24  # characters before a number that say what it counts
-# Names that end in a number which counts nothing.
+_REACH = 24  # characters before a number that are searched for its meaning
+# Names with a number that is not a counter.
 _PARAMETERS = r"::\w{1,100}+\[[^\]\s]{0,60}+$"
 _NUMBERED = ("utf", "iso", "sha", "latin", "base", "8859")
 
-# Quotes differ from language to language, and what stands in them is kept anyway.
+# Quotes differ between languages, and the text in them is kept anyway.
 _QUOTES = dict.fromkeys([*b"\"'`", 0xB4, *range(0x2018, 0x2020)])
 _BULLETS = dict.fromkeys([0x2022, 0x203A, 0xD7, *range(0x2190, 0x21FF), *range(0x23AF, 0x23B0)], " ")
 _BOXES = dict.fromkeys([*range(0x2500, 0x2600), *range(0x2713, 0x2719), *range(0x276C, 0x2772), 0x27A4], " ")
 _DECORATION: dict[int, str | None] = {**_QUOTES, **_BULLETS, **_BOXES}
-# Private, and neither a letter nor a blank: where a text has it, it goes as the placeholders do.
+# A private character, neither a letter nor a space: if a text contains it, it is removed like a placeholder.
 _MARK = "\ue000"
 _PADDED = rf"\[\s++(?={_MARK})"
-# Both begin with a character of their own, which the search can look for quickly, and only then look behind it.
+# Both begin with a character class that can be searched for quickly; only then is the text before it checked.
 _GLUED = rf"[^\w\s](?<![^\w\s{_MARK}].)(?:(?<={_MARK})|[^\w\s{_MARK}]*+{_MARK})[^\w\s]*+"
 _RULES = r"([=\-_*~.#^+|,:;])(?:\1{2,}+|(?<=[.,:;])(?<![.,:;\s].)[.,:;]*+(?!\S)|(?<=[|^~])(?<!\S.)[|^~]*+(?!\S))"
 
 
 def mask(text: str) -> str:
-    """The text without colours, and with a placeholder for whatever changes from run to run."""
+    """The text without colours, and with placeholders for the parts that change from run to run."""
     return _compile_volatile().sub(_replace_match, compile_pattern(_COLOUR).sub("", text))
 
 
 def fingerprint(text: str) -> str:
-    """Equal for one and the same failure, whenever and wherever it happens."""
+    """Equal for the same failure, whenever and wherever it happens."""
     from hashlib import blake2b
 
     return blake2b(_strip_decoration(text).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
 def _strip_decoration(text: str) -> str:
-    """What is left when the placeholders go, with the punctuation that clings to them, and all decoration."""
+    """The text without placeholders, the punctuation attached to them, and decoration."""
     text = mask(text).casefold().translate(_DECORATION)
     marked = compile_pattern(_PADDED).sub("[", text.replace(f"{PLACE}/", "").replace(PLACE, _MARK))
     bare = compile_pattern(_GLUED).sub(" ", marked)
@@ -157,7 +156,7 @@ def _strip_decoration(text: str) -> str:
 
 @cache
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compiled when first needed: commands that compare nothing shall not pay."""
+    """Compiled on first use: commands that compare nothing should not pay for it."""
     return re.compile(pattern)
 
 
@@ -181,19 +180,19 @@ def _strip_address(match: re.Match[str]) -> str:
 
 def _strip_path(match: re.Match[str]) -> str:
     before, scheme, _ = match[0].partition("://")
-    if scheme:  # something else clings to the front of an address
+    if scheme:  # something else precedes the address
         return before.rpartition(":")[0] + ":" + PLACE
     return _strip_folders(match[0])
 
 
 def _strip_folders(path: str) -> str:
-    """A file's own name tells failures apart; where the checkout lies does not.
+    """A file's own name distinguishes failures; the location of the checkout does not.
 
-    Without a file's name at the end it can as well be a package, a media type or a test: that stays whole.
+    Without a file name at the end it may be a package, a media type or a test, and is kept whole.
     """
     *folders, name = path.replace("\\", "/").rstrip("/").split("/")
     rooted = compile_pattern(_ROOTED).match(path)
-    if path.startswith("Test"):  # one of Go's, with its parts
+    if path.startswith("Test"):  # a Go test with its subtests
         return path
     if not rooted and len(folders) < _DEEPEST and not compile_pattern(_FILE).fullmatch(name):
         return "/".join(map(mask, [*folders, name]))
@@ -201,7 +200,7 @@ def _strip_folders(path: str) -> str:
         return "/" + mask(name)
     if "/".join(folders).lower() in ("/home", "/users", "c:/users"):
         return PLACE
-    package = _find_package(folders) if name.startswith("index.") else ""  # every package has one of these
+    package = _find_package(folders) if name.startswith("index.") else ""  # every package has such a file
     if package:
         return f"{PLACE}/{package}/{mask(name)}"
     return _find_stable_end([*folders[-3:], name.partition("?")[0]])
@@ -215,7 +214,7 @@ def _find_package(folders: list[str]) -> str:
 
 
 def _find_stable_end(parts: list[str]) -> str:
-    """The last part that says something."""
+    """The last part with letters left after masking."""
     for part in reversed(parts):
         short = mask(part)
         if any(map(str.isalpha, short)):
@@ -224,7 +223,7 @@ def _find_stable_end(parts: list[str]) -> str:
 
 
 def _strip_person(match: re.Match[str]) -> str:
-    """An e-mail address or a login goes; a package keeps its name and loses its version."""
+    """Masks an e-mail address or a login; a package keeps its name and loses its version."""
     name, _, rest = match[0].rpartition("@")
     if rest in _TAGS:
         return match[0]
@@ -232,12 +231,12 @@ def _strip_person(match: re.Match[str]) -> str:
 
 
 def _strip_serial(match: re.Match[str]) -> str:
-    """What sort of thing has the id stays: a block is no task."""
+    """Keeps the kind of thing that has the id: a block is not a task."""
     return f"{match[0].rstrip('0123456789').partition('_')[0]} {PLACE}"
 
 
 def _mask_unless_word(match: re.Match[str]) -> str:
-    """Names change from small to capital letters or to digits now and then; what was drawn at random, all the time."""
+    """Names change between letter cases and digits now and then; random strings do so all the time."""
     run = match[0]
     changes = len(compile_pattern(_CHANGE).findall(run))
     most = 2 if run.isupper() or run.islower() else (len(run) - 1) // 4
@@ -274,7 +273,7 @@ def _counts_as_code(word: re.Match[str], before: str, after: str) -> bool:
     if name in ("with", "value", "of", "returned"):
         return "exit" in before.lower() or after == " exi"
     if name == "error":
-        # with a colon it begins a sentence, with a bracket it is a level; before a rule stands a process's number
+        # with a colon it begins a sentence, with a bracket it is a log level; a number before " ---" is a process id
         return not set(word[2]) & {":", "["} and after != " ---"
     return name in _CODES or word[1].endswith(("Code", "Status"))
 

@@ -1,7 +1,7 @@
-"""What a project has learnt, found by what it is about: the history's learnings and patterns in a memory.
+"""The knowledge of a project, found by topic: the history's learnings and patterns in a memory.
 
-The history decides what is known; the memory only tells what of it matters here. Its index lies in
-`.ralph/memory.index`, and is brought up to date by whoever asks.
+The history decides what is known; the memory only selects what is relevant. Its index is `.ralph/memory.index`, and
+every query updates it first.
 """
 
 from __future__ import annotations
@@ -36,51 +36,51 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Learning, Pattern
 
 Result = TypeVar("Result")
-_MAX_TRIES = 20  # so often do we begin anew when others bring the index up to date at the same time
-_SEARCH_LIMIT = 60  # for each thing that is looked for
-_RELEVANT = 0.06  # below this score only chance words are shared
-_LIKE_THE_FAILURE = 0.12  # from this score on, a way around an error may be one around this error;
-_AROUND = 3  # so many of them come before all else
-_OWN, _OWNED = 0.2, 3  # what a story's own attempts taught last matters, whatever its words
-_FRESH, _FADING = 0.1, 0.9  # what was found out in this run does too, the last the most
-_BY_FILES = 0.6  # names of files tell less than what is to be done
-_TASKS, _TELLING = 6, 3  # that are looked for one by one, and words that make one worth it
-_AFTER_ALL = 1 << 60  # notes are newer than all that is in the history
-_HELPFUL, _NEWEST = 10, 10  # which are shown where there is room, whatever they are about
-_LONGEST = 4000  # characters of what is looked for
-_MOST, _COMPARED = 80, 2000  # texts that may come into a prompt, and characters of them that are compared
+_MAX_TRIES = 20  # if other processes update the index at the same time
+_SEARCH_LIMIT = 60  # results of each search
+_RELEVANT = 0.06  # below this score, words are shared only by chance
+_LIKE_THE_FAILURE = 0.12  # from this score on, a workaround may fit this failure;
+_AROUND = 3  # this many of them come first
+_OWN, _OWNED = 0.2, 3  # the last learnings of a story's own attempts are relevant, whatever their words
+_FRESH, _FADING = 0.1, 0.9  # and so are those of this run, the last ones most
+_BY_FILES = 0.6  # file names say less than the task
+_TASKS, _TELLING = 6, 3  # tasks that are searched for one by one, and the words that one must have
+_AFTER_ALL = 1 << 60  # notes are newer than everything in the history
+_HELPFUL, _NEWEST = 10, 10  # shown if there is room, whatever their topic
+_LONGEST = 4000  # characters of a query
+_MOST, _COMPARED = 80, 2000  # texts that a prompt may contain, and characters of them that are compared
 _MOST_COMPARED = 200
-_ALIKE = 0.5  # of two texts' words that are shared: only then it is worth comparing them closely
+_ALIKE = 0.5  # the share of common words from which two texts are compared closely
 
 
 class KnownItem(Struct, frozen=True, kw_only=True):
-    """Something that is known."""
+    """A learning, a pattern, or a note of an open session."""
 
-    id: str | None  # None for what is not in the history yet,
-    note: str = ""  # which has this id in the index
+    id: str | None  # None for a note that is not in the history yet,
+    note: str = ""  # and has this id in the index
     kind: str  # learning or pattern
     type: str
     text: str
     sources: tuple[str, ...]  # the PRDs that it comes from
     created_at: str = ""
-    order: int = 0  # when it was recorded, among others: clocks may be wrong
+    order: int = 0  # the order of recording: clocks may be wrong
     score: float = 0.0
     is_workaround: bool = False  # for a failure like the last one
 
 
 class KnowledgeQuery(Struct, frozen=True, kw_only=True):
-    """What somebody is about to do."""
+    """The work that knowledge is needed for."""
 
     prd_id: str
     story: str
     story_id: str = ""
-    tasks: Sequence[str] = ()  # each is looked for by itself as well: among many one word is lost
+    tasks: Sequence[str] = ()  # each is also searched for separately: one word is lost among many
     failure: str = ""
     files: Sequence[str] = ()
 
 
 class RelevantKnowledge(Struct, frozen=True):
-    """What matters, the most first, and how much is known in all."""
+    """The relevant items, the most relevant first, and the number of all items."""
 
     items: tuple[KnownItem, ...]
     known: int
@@ -91,8 +91,8 @@ class KnowledgeBase:
         self.history = history
         self._by_meaning = by_meaning
         self._index = index or os.path.join(history.folder, INDEX)
-        self._memory: Memory | None = None  # none before there is something to be known
-        self._notes: dict[str, tuple[str, str]] = {}  # what the session has noted, with labels
+        self._memory: Memory | None = None  # None until there is some knowledge
+        self._notes: dict[str, tuple[str, str]] = {}  # the session's notes, with labels
 
     @property
     def memory(self) -> Memory:
@@ -107,28 +107,28 @@ class KnowledgeBase:
 
     @property
     def known(self) -> int:
-        """How much there is to be known."""
+        """The number of known items."""
         return len(self._memory) if self._memory else 0
 
     def close(self) -> None:
         if self._memory:
             self._memory.close()
 
-    # --- keeping up -------------------------------------------------------------------------------
+    # --- updating the index -----------------------------------------------------------------------
 
     def sync(self, session_id: str = "", notes: Sequence[SessionState] = ()) -> None:
-        """Brings the memory up to date with the history, and with what a session has noted."""
+        """Updates the memory from the history, and from a session's notes."""
         if not self._is_empty(notes):
             self._answered(lambda: self._sync(session_id, notes))
 
     def _is_empty(self, notes: Sequence[SessionState]) -> bool:
-        """Whether there is nothing to be known yet: then no index is made either."""
+        """Whether there is no knowledge yet: then no index is created either."""
         if self._memory or notes or os.path.lexists(self._index):
             return False
         return not (self.history.learnings(last=1) or self.history.patterns(last=1))
 
     def _answered(self, work: Callable[[], Result]) -> Result:
-        """With a new index, if what stands in the one that is there makes no sense."""
+        """Runs `work`; if the contents of the index make no sense, again with a new index."""
         try:
             return work()
         except (ValueError, LookupError, TypeError, AttributeError):
@@ -148,7 +148,7 @@ class KnowledgeBase:
                 return
 
     def _keep_up(self) -> bool:
-        """Takes in what has changed; tells whether nobody else was quicker."""
+        """Applies the changes; returns False if another process was faster."""
         since = self.memory.fact("mark")
         learnt = self.history.learnt(since)
         fresh = {one.id: (one.content, _label_learning(one)) for one in learnt.learnings}
@@ -161,7 +161,7 @@ class KnowledgeBase:
         return since == learnt.mark or self.memory.update(fresh, gone, since=since, mark=learnt.mark)
 
     def _sync_notes(self, session_id: str, notes: Sequence[SessionState]) -> None:
-        """What a session has noted; notes of sessions that are over stand in the history by now."""
+        """Updates a session's notes; notes of finished sessions are in the history by now."""
         self._notes = {
             note_id(session_id, number): (one["description"], build_note_label({**one, "type": _find_type(one)}))
             for number, one in enumerate(notes)
@@ -173,16 +173,16 @@ class KnowledgeBase:
         if fresh := {id: one for id, one in self._notes.items() if held.get(id) != one}:
             self.memory.add_all([(id, text) for id, (text, _) in fresh.items()], [label for _, label in fresh.values()])
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- queries ----------------------------------------------------------------------------------
 
     def search(self, text: str, limit: int = 10) -> list[KnownItem]:
-        """What is known about something, the best first; also what sessions have noted that are still open."""
+        """The knowledge about a topic, the best first, including notes of open sessions."""
         if not self._memory:
             return []
         return self._answered(lambda: self._told(dict(self.memory.search(text, limit)), self.memory.held(NOTE)))
 
     def select_for_story(self, wanted: KnowledgeQuery) -> RelevantKnowledge:
-        """What matters to a story. Ways around a failure like its last one come first."""
+        """The knowledge that is relevant to a story. Workarounds for failures like its last one come first."""
         if not self._memory:
             return RelevantKnowledge((), 0)
         return self._answered(lambda: self._for_story(wanted))
@@ -197,19 +197,19 @@ class KnowledgeBase:
         return RelevantKnowledge(tuple(told), len(self.memory) - repeats)
 
     def _relevant(self, wanted: KnowledgeQuery, failed: Mapping[str, float]) -> dict[str, float]:
-        """What has to do with the story as a whole, with one of its tasks, the last failure, or its files."""
+        """The scores of what relates to the story as a whole, one of its tasks, the last failure, or its files."""
         tasks = [one for one in wanted.tasks if len(set(tokens.split_tokens(one))) >= _TELLING][:_TASKS]
         found = [*map(self._found, ("\n".join([wanted.story, *wanted.tasks]), wanted.story, *tasks)), failed]
         found.append({id: _BY_FILES * score for id, score in self._found(" ".join(wanted.files)).items()})
         scores: dict[str, float] = {}
         for id, score in (one for part in found for one in part.items()):
             scores[id] = max(score, scores.get(id, 0.0))
-        # The more is asked for at once, the smaller are the scores: the best ones count in any case.
+        # The longer the query, the smaller the scores: the best ones count in any case.
         least = min(_RELEVANT, max(scores.values(), default=0.0) / 2)
         return {id: score for id, score in scores.items() if score >= least}
 
     def _list_favoured(self, wanted: KnowledgeQuery) -> list[tuple[str, float]]:
-        """What the story's own attempts taught last, and what this run has found out: it is about this change."""
+        """The last learnings of the story's own attempts, and those of this run: they are about this change."""
         own = [(id, _OWN) for id in self._own(wanted)]
         return own + [(id, _FRESH * _FADING**age) for age, id in enumerate(islice(reversed(self._notes), _NEWEST))]
 
@@ -217,14 +217,14 @@ class KnowledgeBase:
         return dict(self.memory.search(text[:_LONGEST], _SEARCH_LIMIT)) if text.strip() else {}
 
     def _own(self, wanted: KnowledgeQuery) -> list[str]:
-        """What the story's own attempts taught last."""
+        """The last learnings of the story's own attempts."""
         known = [one.id for one in self.history.learnings(prd_id=wanted.prd_id, last=_OWNED)]
         source = build_note_source(wanted.story_id)
         noted = [id for id, (_, about) in self._notes.items() if msgspec.json.decode(about)["source"] == source]
         return [*known, *(noted if source else ())][-_OWNED:]
 
     def _rank(self, items: Sequence[KnownItem], failed: Mapping[str, float]) -> list[KnownItem]:
-        """By how much they matter, and how much they helped before."""
+        """By relevance, and by how much they helped before."""
         uses = self.uses.of(usefulness.digest(one.text) for one in items)
         usual = self.uses.success_rate()
         weighed = [
@@ -240,14 +240,14 @@ class KnowledgeBase:
         return [*first, *(one for one in ranked if one not in first)]
 
     def _list_others(self, scores: Mapping[str, float]) -> list[KnownItem]:
-        """What helped often, and what is new: for the room that is left."""
+        """Items that helped often, and new ones, to fill the remaining room."""
         newest = [*reversed(self._notes), *(one.id for one in reversed(self.history.learnings(last=_NEWEST)))][:_NEWEST]
         ids = [id for id in dict.fromkeys([*self.uses.most_helpful(_HELPFUL), *newest]) if id not in scores]
         told = {_get_id(one): one for one in self._told(dict.fromkeys(ids, 0.0))}
         return [told[id] for id in ids if id in told]
 
     def _told(self, scores: Mapping[str, float], notes: Mapping[str, tuple[str, str]] | None = None) -> list[KnownItem]:
-        """What is known under these ids, in the history's own words, or the session's: the index is only a cache."""
+        """The items with these ids, with the text from the history or the session: the index is only a cache."""
         found = {
             one.id: _convert_learning(one) for one in self.history.find_learnings(_filter_ids(scores, "learning-"))
         }
@@ -258,9 +258,9 @@ class KnowledgeBase:
 
 
 def _merge_repeats(memory: Memory, items: Iterable[KnownItem]) -> tuple[list[KnownItem], int]:
-    """Each thing once, and how many are told with another one that says the same.
+    """Each item once, and the number of repeats that were merged into others.
 
-    Of two that contradict each other it is the later one.
+    Of two that contradict each other, the later one is kept.
     """
     kept: list[tuple[KnownItem, set[str]]] = []
     repeats, close = 0, _TextComparer(memory)
@@ -282,7 +282,7 @@ def _merge_repeats(memory: Memory, items: Iterable[KnownItem]) -> tuple[list[Kno
 
 
 class _TextComparer:
-    """Compares texts closely, as often as it may: where hundreds are much alike, the first ones matter."""
+    """Compares texts closely, up to a limit: if hundreds are similar, the first ones matter."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
@@ -291,7 +291,7 @@ class _TextComparer:
     def find_twin(
         self, one: KnownItem, spelled: set[str], kept: Sequence[tuple[KnownItem, set[str]]]
     ) -> tuple[int | None, bool]:
-        """Where something stands that says the same, or the opposite. Only what shares many words is looked at."""
+        """The index of an item that says the same, or the opposite. Only items that share many words are compared."""
         for place, (other, known) in enumerate(kept):
             if self._left and len(spelled & known) >= _ALIKE * min(len(spelled), len(known)):
                 self._left -= 1
@@ -301,7 +301,7 @@ class _TextComparer:
         return None, False
 
 
-# --- records, and what is kept of them with the index ------------------------------------------------
+# --- records and their labels in the index -----------------------------------------------------------
 
 
 def _label_learning(one: Learning) -> str:

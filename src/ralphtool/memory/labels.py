@@ -1,4 +1,4 @@
-"""What is kept with each text in a project's index: which kind it is, and where it comes from."""
+"""The label of each text in a project's index: its kind, and its source."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from ralphtool.core.session import SessionState
 
 INDEX = "memory.index"
-NOTE = "note/"  # ids of what a session has recorded and not written out yet: note/SESSION/NUMBER
+NOTE = "note/"  # prefix of notes that a session has not written out yet: note/SESSION/NUMBER
 
 
 def list_notes(state: SessionState) -> list[SessionState]:
-    """The learnings and patterns that a session has recorded, as one kind of thing."""
+    """The learnings and patterns of a session, in the same form."""
     patterns = [{**one, "description": f"{one['name']}: {one['description']}"} for one in state["patterns"]]
     return [*state["learnings"], *patterns]
 
@@ -27,7 +27,7 @@ def note_id(session_id: str, number: int) -> str:
 
 
 def find_finished_notes(ids: Collection[str]) -> list[str]:
-    """The notes among these that stand in the history by now, or nowhere."""
+    """The notes among these whose sessions are over: they are in the history by now, or lost."""
     names = set(map(parse_session, ids))
     is_open = {name for name in names if project.is_name(name) and os.path.exists(session.path_of(name))}
     return [id for id in ids if id.startswith(NOTE) and parse_session(id) not in is_open]
@@ -48,5 +48,5 @@ def build_note_source(story: str | None) -> str:
 
 
 def build_label(kind: str, type: str, source: str, created_at: str) -> str:
-    """What is kept with a text in the index."""
+    """The label of a text in the index."""
     return quickjson.dumps({"kind": kind, "type": type, "source": source, "created_at": created_at})

@@ -1,4 +1,4 @@
-"""The sentence model all-MiniLM-L6-v2: its weights off the disk, and what it makes of word pieces."""
+"""The sentence model all-MiniLM-L6-v2: reads its weights from disk, and computes vectors from word pieces."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 _SIZE = 384
 _LAYERS, _HEADS, _MOST_PIECES = 6, 12, 256
 _EPSILON = 1e-12
-_FAR_BELOW = np.float32(-1e9)  # what padding counts for before the softmax: nothing
-_ROWS = 512  # pieces at once, padding included: more are no quicker, and take more memory
-_GELU_ROWS = 32  # so few that all of the steps stay in the processor's cache
+_FAR_BELOW = np.float32(-1e9)  # added to padding before the softmax, so that it counts for nothing
+_ROWS = 512  # pieces at once, including padding: more are not faster, but take more memory
+_GELU_ROWS = 32  # few enough for all steps to stay in the processor's cache
 
 _WEIGHTS = ("model.safetensors", "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db")
 _VOCABULARY = ("vocab.txt", "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3")
@@ -38,13 +38,13 @@ class EmbeddingModel:
         self._pieces = WordPieces(vocabulary.rstrip("\n").split("\n"))
         tensors = _read_tensors(_read_verified(folder, *_WEIGHTS))
         self._words = tensors["embeddings.word_embeddings.weight"]
-        kind = tensors["embeddings.token_type_embeddings.weight"][0]  # there is only ever one sentence in a text
+        kind = tensors["embeddings.token_type_embeddings.weight"][0]  # a text is always one segment
         self._places = tensors["embeddings.position_embeddings.weight"][:_MOST_PIECES] + kind
         self._norm = _Norm(tensors, "embeddings.LayerNorm")
         self._layers = [_Layer(tensors, f"encoder.layer.{number}.") for number in range(_LAYERS)]
 
     def of(self, texts: Sequence[str]) -> Floats:
-        """One vector of length 1 for each text, whatever it is made of; beyond 254 word pieces nothing is read."""
+        """One vector of length 1 for each text, whatever it contains; only its first 254 word pieces are read."""
         pieces = [self._pieces.of(text, _MOST_PIECES) for text in texts]
         vectors = np.zeros((len(texts), _SIZE), np.float32)
         for batch in _build_batches([len(piece) for piece in pieces]):
@@ -67,7 +67,7 @@ class EmbeddingModel:
 
 
 def _build_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Texts of about the same length together, so that little is padding."""
+    """Groups texts of similar length, so that there is little padding."""
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * lengths[index] > _ROWS:
@@ -94,7 +94,7 @@ class _Norm:
 
 class _Linear:
     def __init__(self, tensors: Mapping[str, Floats], *names: str) -> None:
-        """Several with the same input are one, which is a little quicker."""
+        """Combines several with the same input, which is a little faster."""
         weights = [tensors[f"{name}.weight"] for name in names]
         biases = [tensors[f"{name}.bias"] for name in names]
         self._weight = (weights[0] if len(names) == 1 else np.concatenate(weights)).T
@@ -143,7 +143,7 @@ _TAIL_P = 0.3275911
 
 
 def gelu(rows: Floats) -> Floats:
-    """x·Φ(x), in place. With a = |x| that is max(x, 0) - a·(1 - Φ(a)): no signs to look after."""
+    """x·Φ(x), in place. With a = |x| that is max(x, 0) - a·(1 - Φ(a)), which needs no case for the sign."""
     for start in range(0, len(rows), _GELU_ROWS):
         part = rows[start : start + _GELU_ROWS]
         size = np.abs(part)
@@ -163,8 +163,8 @@ def gelu(rows: Floats) -> Floats:
 
 
 def _read_verified(folder: str, name: str, digest: str) -> memoryview:
-    """The file's bytes as they stand on the disk, if they are what was published. Other bytes give other vectors,
-    and nobody would see that; so all of them are looked at, each time: 0.08 s of a processor for the weights."""
+    """The file's bytes, mapped from disk, if they are as published. Other bytes would give other vectors, and that
+    would go unnoticed; so all of them are checked, each time: 0.08 s of CPU time for the weights."""
     path = os.path.join(folder, name)
     try:
         with open(path, "rb") as file:
@@ -179,7 +179,7 @@ def _read_verified(folder: str, name: str, digest: str) -> memoryview:
 
 
 def _read_tensors(data: memoryview) -> dict[str, Floats]:
-    """A file of safetensors: the length of a header, a header of JSON, numbers. Nothing is copied."""
+    """A safetensors file: the length of a header, a JSON header, numbers. Nothing is copied."""
     start = 8 + int.from_bytes(data[:8], "little")
     header = json.loads(bytes(data[8:start]))
     return {

@@ -1,4 +1,4 @@
-"""What a text is compared by, and how much two texts have in common."""
+"""The features by which texts are compared, and the similarity of two texts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import math
 
 from ralphtool.memory import tokens, word_frequency
 
-COSINE, BM25, GRAMS = 0.3, 0.5, 0.2  # how much each way to compare counts
+COSINE, BM25, GRAMS = 0.3, 0.5, 0.2  # the weight of each kind of comparison
 _SATURATION, _LENGTH_MATTERS = 1.5, 0.75  # BM25's k1 and b
 _LONG, _FEWEST_SHARED = 10_000, 3
-_COMPARED = 600  # characters by which texts are compared letter by letter
+_COMPARED = 600  # characters that are compared letter by letter
 
 
 class Profile:
-    """The words of a text with how often each counts, and its beginning letter by letter."""
+    """The words of a text with their counts, and the beginning of the text."""
 
     __slots__ = ("_grams", "counts", "length", "norm", "text")
 
@@ -43,12 +43,12 @@ class Profile:
 
 
 def damp_count(times: int) -> float:
-    """A word that stands there ten times tells more than once, but not ten times more."""
+    """A word that occurs ten times says more than one that occurs once, but not ten times as much."""
     return 1 + math.log(times)
 
 
 def measure_overlap(one: str, other: str) -> float:
-    """How much of what the shorter text says the other one has in its words too; nothing, if these are one or two."""
+    """The share of the shorter text's words that the other one has too; 0 if they share only one or two."""
     left, right = set(tokens.split_tokens(one[:_LONG])), set(tokens.split_tokens(other[:_LONG]))
     if len(left & right) < _FEWEST_SHARED:
         return 0.0
@@ -57,7 +57,7 @@ def measure_overlap(one: str, other: str) -> float:
 
 
 class TextQuery:
-    """A text that is looked for, compared with what might be like it."""
+    """A text to search for, compared with candidates."""
 
     def __init__(self, profile: Profile, weights: dict[str, float], average_length: float) -> None:
         self._profile = profile
@@ -79,6 +79,6 @@ class TextQuery:
         return COSINE * cosine + BM25 * bm25 / self._most
 
     def score_by_letters(self, other: Profile) -> float:
-        """How many of its runs of four characters the other one has."""
+        """The share of its runs of four characters that the other one has."""
         grams = self._profile.grams
         return GRAMS * len(grams & other.grams) / len(grams)

@@ -1,7 +1,7 @@
-"""What is known about something, for an agent that asks: `ralphtool agent recall "…"`.
+"""Answers an agent's query for knowledge: `ralphtool agent recall "…"`.
 
-An agent may ask often, so the answer comes from the memory's index alone as long as that is up to date, which is seen
-by looking at the history's files. Only where it is not, the history itself is opened.
+An agent may ask often, so the answer comes from the memory's index alone while that is up to date, according to the
+state of the history's files. Only if it is not, the history itself is opened.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MOST = 10
 
 
 def answer_query(root: str, session_id: str, notes: Sequence[SessionState], text: str) -> SessionState:
-    """Up to ten things that are known about something, and how much is known in all."""
+    """Up to ten known items about a topic, and the number of all known items."""
     folder = layout.folder(root)
     notes = secrets.mask(list(notes), secrets.list_values())
     memory = Memory(os.path.join(folder, INDEX) if os.path.isdir(folder) else None, by_meaning=False)
@@ -31,7 +31,7 @@ def answer_query(root: str, session_id: str, notes: Sequence[SessionState], text
             memory.close()
             memory = _open_synced_memory(root)
         return _search_memory(memory, session_id, notes, text)
-    except (ValueError, LookupError, TypeError, AttributeError):  # an index that makes no sense is made anew
+    except (ValueError, LookupError, TypeError, AttributeError):  # the contents of the index make no sense: rebuild it
         memory.cache.rebuild()
         memory.close()
         memory = _open_synced_memory(root)
@@ -62,7 +62,7 @@ def _open_synced_memory(root: str) -> Memory:
 
 
 def _is_current(mark: str, folder: str) -> bool:
-    """Whether document and journal are as they were when the index was brought up to date."""
+    """Whether document and journal are unchanged since the index was updated."""
     if not mark:
         return False
     seen = quickjson.loads(mark)
@@ -93,7 +93,7 @@ def _is_last_line(journal: str, last: int, check: str, end: int) -> bool:
 
 
 def _sync_notes(memory: Memory, session_id: str, notes: Sequence[SessionState]) -> None:
-    """What was noted since the index was brought up to date: mostly by this very agent."""
+    """Adds notes since the last update of the index, mostly by this same agent."""
     held = memory.held(NOTE)
     if old := find_finished_notes(held):
         memory.remove(*old)

@@ -1,4 +1,4 @@
-"""What people should know about what is known: how often each learning helped, what is stale, what is there twice."""
+"""Reviews the learnings for people: how often each one helped, which are stale, and which are repeats."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ralphtool.memory.knowledge import KnowledgeBase
 
 _COMPARED = 2000  # characters
-_NEAR = 0.25  # below this score nothing says the same
-_NEIGHBOURS = 8  # texts that are most like another, among which a repeat of it would be
+_NEAR = 0.25  # below this score, no text says the same
+_NEIGHBOURS = 8  # the most similar texts, which would include a repeat
 
 
 class ReviewRow(Struct, frozen=True):
-    """A learning, and how it fared."""
+    """A learning, and its use."""
 
     learning: Learning
     use: UseCounts
 
     @property
     def shown(self) -> int:
-        """What was shown elsewhere, or before this was noted, is counted in the history alone."""
+        """Showings elsewhere, or before they were recorded here, are counted only in the history."""
         return max(self.use.shown, self.learning.times_referenced)
 
     @property
@@ -43,7 +43,7 @@ class StaleLearning(Struct, frozen=True):
 
 
 class RepeatedLearning(Struct, frozen=True):
-    """Two learnings that say the same: the earlier one, and the later one that could go."""
+    """Two learnings that say the same: the earlier one, and the later one, which could be removed."""
 
     keep: str
     merge: str
@@ -56,7 +56,7 @@ class Review(Struct, frozen=True):
 
 
 def review_learnings(knowledge: KnowledgeBase, learnings: Sequence[Learning]) -> Review:
-    """Looks through learnings; each is compared with what is most like it among all that is known."""
+    """Reviews learnings; each is compared with the most similar ones among all that are known."""
     if not learnings:
         return Review([], [], [])
     rows = _build_rows(knowledge, learnings)
@@ -83,7 +83,7 @@ def _describe_stale(row: ReviewRow) -> str:
 
 
 def _find_neighbours(knowledge: KnowledgeBase, one: Learning) -> list[Learning]:
-    """The earlier ones that are most like it."""
+    """The most similar earlier ones."""
     near = knowledge.memory.search(one.content[:_COMPARED], _NEIGHBOURS)
     ids = [id for id, score in near if score >= _NEAR and id != one.id]
     found = knowledge.history.find_learnings([id for id in ids if id.startswith("learning-")])

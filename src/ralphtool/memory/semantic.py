@@ -1,4 +1,4 @@
-"""The texts of a memory by their meaning: a vector for each, made when it is added and stored with it."""
+"""The texts of a memory by meaning: a vector for each, computed when it is added and stored with it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ralphtool.memory.cache import MemoryCache
 
 _COMPARED = 4000  # characters: more than the model reads
-_NEAREST = 60  # texts that are looked at closely
-_AT_ONCE = 64  # texts that got no vector when they were added, caught up with at each question
+_NEAREST = 60  # texts that are compared closely
+_AT_ONCE = 64  # texts without a vector that get one at each query
 
 vectors = Vectors()  # one model for the process
 
 
 class VectorQuery:
-    """A text that is looked for by its meaning."""
+    """A text to search for by meaning."""
 
     def __init__(self, shelf: VectorIndex[int], vector: NDArray[np.float32]) -> None:
         self._shelf = shelf
@@ -31,16 +31,16 @@ class VectorQuery:
 
     @property
     def nearest(self) -> list[int]:
-        """The numbers of the texts that mean the most like it."""
+        """The numbers of the texts that are nearest in meaning."""
         return [number for number, _ in self._shelf.nearest(self._vector, _NEAREST)]
 
     def cosines(self, numbers: Iterable[int]) -> dict[int, float]:
-        """How near these are to it."""
+        """The cosines of these texts to it."""
         return self._shelf.cosines(self._vector, numbers)
 
 
 class SemanticIndex:
-    """Vectors of what a cache holds. They are read from it once, and then what has been added since."""
+    """The vectors of a cache's texts. They are read once; after that, only new ones."""
 
     def __init__(self, cache: MemoryCache) -> None:
         self._cache = cache
@@ -50,19 +50,19 @@ class SemanticIndex:
 
     @staticmethod
     def encode_texts(texts: Sequence[str]) -> list[bytes]:
-        """A vector for each text, as it is stored."""
+        """The stored form of each text's vector."""
         return [pack_vector(row) for row in vectors.of([text[:_COMPARED] for text in texts])] if texts else []
 
     def asked(self, text: str) -> VectorQuery | None:
         self._read_on()
         if not len(self._shelf):
-            return None  # the model need not even be loaded
+            return None  # without loading the model
         asked = VectorQuery(self._shelf, vectors.of([text[:_COMPARED]])[0])
         self._drop_removed(asked)
         return asked
 
     def _drop_removed(self, asked: VectorQuery) -> None:
-        """What was removed since is no candidate."""
+        """Texts that were removed meanwhile are not candidates."""
         while near := asked.nearest:
             there = {number for (number,) in self._cache.select("num", "texts", "num", near)}
             for number in near:
@@ -72,7 +72,7 @@ class SemanticIndex:
                 return
 
     def _read_on(self) -> None:
-        if self._times_made != self._cache.times_made:  # other texts than those that were read
+        if self._times_made != self._cache.times_made:  # the texts are no longer those that were read
             self._shelf, self._read_to, self._times_made = VectorIndex(), 0, self._cache.times_made
         self._add_missing_vectors()
         rows = self._cache.ask(
@@ -83,7 +83,7 @@ class SemanticIndex:
             self._read_to = rows[-1][0]
 
     def _add_missing_vectors(self) -> None:
-        """Gives vectors to some of the texts that were added where there were none."""
+        """Adds vectors to some of the texts that were added without one."""
         rows = self._cache.ask("SELECT num, text FROM texts WHERE vector IS NULL ORDER BY num DESC LIMIT ?", _AT_ONCE)
         if not rows:
             return

@@ -1,9 +1,9 @@
-"""When two texts say the same: another wording of one learning, and not only a sentence of the same make.
+"""Finds out whether two texts say the same: a rewording of one learning, not only a sentence with the same structure.
 
-How many words they share can't tell: "run `make db` first" and "run `make lint` first" share more than two wordings of
-one thing do. So three questions are asked. How much of their words do the texts share? Does each of them name
-something that the other one does not, or have another word between the same words? Does one of them deny what the
-other one says?
+The number of shared words does not decide that: "run `make db` first" and "run `make lint` first" share more words than
+two wordings of one thing. So there are three questions. How much of their words do the texts share? Does each of them
+name something that the other one does not, or have another word between the same words? Does one of them deny what
+the other one says?
 
 How a text is split is in `clauses`, the last question in `contradiction`.
 """
@@ -24,21 +24,21 @@ if TYPE_CHECKING:
     Weight = Callable[[str], float]
 
 SAME, LIKELY, RELATED = 0.56, 0.45, 0.12
-_OTHER_NAMES = 0.45  # what it costs when each text names something that the other one does not
-_OTHER_WORDS = 4.0  # what it costs when words stand in one another's place, by their part of the text
+_OTHER_NAMES = 0.45  # the cost if each text names something that the other one does not
+_OTHER_WORDS = 4.0  # the cost of replaced words, times their share of the text
 _MOST_COST = 0.5
-_MOST_RENAMED = 3  # words in which two texts may differ and still be the very same one
-_MOST_UNSHARED = 12  # words that one text has alone: with more, misspelling is not what sets the texts apart
-_UNKNOWN = 0.8  # of the greatest weight: words that hardly anybody writes
+_MOST_RENAMED = 3  # words in which two texts may differ and still count as the same text
+_MOST_UNSHARED = 12  # words in only one text: with more, the difference is not a misspelling
+_UNKNOWN = 0.8  # of the greatest weight: very rare words
 
-# What programs print, and what only people write: in the one a number is any number, in the other it is the point.
+# Output of programs, and text that only people write: a number is arbitrary in the one, but the point of the other.
 _OUTPUT = (
     r"(?i:error|exception|fail(?:ed|ure)|fatal|panic|traceback|can(?:no|')t|could not|timed out|invalid|exceeded|"
     r"refused|denied|not found|elapsed|exited|retry after|\berr\b)|\w\.\w+:\d|^\s*at |=="
 )
 _SMALL_WORDS = 0.25  # of all words: output has fewer of them,
-_MOST_SMALL_WORDS = 0.36  # and this is the most that a line has beside another that is surely output
-_NAMED = r"^\W*[\w./-]+(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"  # a program tells its name first
+_MOST_SMALL_WORDS = 0.36  # and this is the most for a line next to one that is surely output
+_NAMED = r"^\W*[\w./-]+(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"  # programs print their name first
 _ADVICE = (
     r"(?i)\b(?:must|should|needs?|always|never|since|so|use|set|run|keep|limit|raise|add|don't|avoid|means|instead|"
     r"unless|otherwise)\b(?=\s+[\w`'\"])"
@@ -47,7 +47,7 @@ _SURELY_OUTPUT = (
     r"\w(?:Error|Exception)\b|^\W*(?:[\w.()-]+:? ){0,2}(?i:error|fatal|panic|err|e)\b(?: [A-Z]*\d+)?\s?[:!\[(]|"
     r"\w\.\w+[:(]\d|^\s*at "
 )
-# An address or an id in a line is a program's, unless somebody tells what to do with it.
+# A line with an address or an id is a program's output, unless it says what to do with it.
 _MACHINE = (
     r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b0[xX][0-9a-fA-F]{3,}|\b[A-Za-z]{2,30}_-?\d+(?:_\w{1,20}|\d{3})|"
     r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-|\b(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{8,40}\b"
@@ -63,7 +63,7 @@ _PROGRAM = r"^\W*[a-z][\w./-]*(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"
 
 
 class Match:
-    """How much two texts say the same."""
+    """How far two texts say the same."""
 
     __slots__ = ("is_opposite", "level", "score")
 
@@ -91,10 +91,10 @@ class Match:
 
 
 def match_texts(one: str, other: str, weight: Weight, same_fingerprint: bool = False) -> Match:
-    """How much two texts say the same. `weight` tells how rare a term is.
+    """How far two texts say the same. `weight` returns how rare a term is.
 
-    `same_fingerprint` means that they differ in nothing but what changes from run to run. A number is such a thing in
-    a program's output; in advice it may be all that matters.
+    `same_fingerprint` means that they differ only in parts that change from run to run. That includes numbers in a
+    program's output, but in advice a number may be all that matters.
     """
     left, right = ParsedText(one), ParsedText(other)
     if not left.units or not right.units:
@@ -106,7 +106,7 @@ def match_texts(one: str, other: str, weight: Weight, same_fingerprint: bool = F
         return Match("same", 1.0)
     score = pair.score()
     if score >= SAME and not pair.is_shared() and _are_output(one, other):
-        score = SAME - 0.01  # programs don't word a thing anew: theirs is another failure
+        score = SAME - 0.01  # programs don't reword messages: it is another failure
     if score >= LIKELY and are_opposite(left, right, flips):
         return Match("related", LIKELY - 0.01, is_opposite=True)
     return Match(_find_level(score), score)
@@ -131,7 +131,7 @@ def _is_output(text: str) -> bool:
 
 
 def _is_prose(text: str) -> bool:
-    """Whether somebody wrote this to be read: small words between the others, and no name of a program before it."""
+    """Whether a person wrote this: small words between the others, and no program's name at the start."""
     if _has_pattern(_ADVICE, text):
         return True
     return _measure_small_words(text) >= _SMALL_WORDS and not _has_pattern(_NAMED, text)
@@ -143,7 +143,7 @@ def _measure_small_words(text: str) -> float:
 
 
 def _are_output(one: str, other: str) -> bool:
-    """Whether programs printed both: at least one of them beyond doubt."""
+    """Whether both are output of programs, at least one of them beyond doubt."""
     one, other = (strip_colours(text[:MOST_READ]) for text in (one, other))
     if not _may_be_output(one) or not _may_be_output(other):
         return False
@@ -152,7 +152,7 @@ def _are_output(one: str, other: str) -> bool:
 
 def _may_be_output(text: str) -> bool:
     if _has_pattern(_SURELY_OUTPUT, text) and text.strip().count("\n") > 1:
-        return True  # a report of several lines can give advice of its own
+        return True  # output of several lines can contain advice
     if _has_pattern(_MACHINE, text):
         return not _has_pattern(_ORDER, text)
     if _has_pattern(_SURELY_OUTPUT, text):
@@ -173,11 +173,11 @@ def _has_pattern(pattern: str, text: str) -> bool:
     return compile_pattern(pattern).search(text[:MOST_READ]) is not None
 
 
-# --- how much is shared --------------------------------------------------------------------------
+# --- shared words --------------------------------------------------------------------------------
 
 
 class _Side:
-    """One of two texts: which of its units the other one has too."""
+    """One of two texts, and which of its units the other one has too."""
 
     def __init__(self, mine: ParsedText, yours: ParsedText, known: set[str], weight: Weight) -> None:
         self._weight = weight
@@ -192,12 +192,12 @@ class _Side:
         return 0.0 if unit.is_reversing else self._weight(unit.term)
 
     def neighbours(self) -> set[tuple[str, str]]:
-        """Which shared words follow each other."""
+        """The pairs of shared words that follow each other."""
         keys = [unit.key for unit, is_shared in self.units if is_shared]
         return set(zip(["", *keys], [*keys, ""], strict=True))
 
     def gaps(self) -> dict[tuple[str, str], float]:
-        """How much stands between two shared words that is not shared."""
+        """The weight of the unshared words between two shared ones."""
         gaps: dict[tuple[str, str], float] = {}
         before, value = "", 0.0
         for unit, is_shared in self.units:
@@ -214,12 +214,12 @@ class _Pair:
     """Two texts side by side."""
 
     def __init__(self, left: ParsedText, right: ParsedText, weight: Weight, flips: dict[str, str]) -> None:
-        # opposites are about the same thing: that they deny each other is another question
+        # opposites are about the same thing; whether they deny each other is checked separately
         known = _find_typos(left, right, weight).union(flips, flips.values())
         self._left, self._right = _Side(left, right, known, weight), _Side(right, left, known, weight)
 
     def score(self) -> float:
-        """The part that is shared, less for whatever speaks against it."""
+        """The shared part, reduced by costs for differences."""
         shared: float = (self._left.shared * self._right.shared) ** 0.5
         cost = _OTHER_WORDS * self._measure_replaced() * self._measure_order()
         if (self._left.names and self._right.names) or self._is_renamed():
@@ -227,7 +227,7 @@ class _Pair:
         return min(1.0, shared * (1 - min(_MOST_COST, cost)))
 
     def _is_renamed(self) -> bool:
-        """The very same text, but for a name somewhere."""
+        """The same text except for a name."""
         left, right = self._left, self._right
         if len(left.units) != len(right.units):
             return False
@@ -236,26 +236,26 @@ class _Pair:
         return len(moved) <= _MOST_RENAMED and any(one in left.names or other in right.names for one, other in moved)
 
     def is_shared(self) -> bool:
-        """Whether neither text has a word of its own."""
+        """Whether the texts share all their words."""
         return all(is_shared for side in (self._left, self._right) for _, is_shared in side.units)
 
     def has_same_numbers(self) -> bool:
         return self._left.numbers == self._right.numbers
 
     def _measure_replaced(self) -> float:
-        """The part of a text for which the other one, between the same words, has something else."""
+        """The part of a text that is replaced by something else, between the same words, in the other."""
         left, right = self._left.gaps(), self._right.gaps()
         replaced = sum(min(value, right.get(place, 0.0)) for place, value in left.items())
         return replaced / min(self._left.total, self._right.total)
 
     def _measure_order(self) -> float:
-        """How far the shared words stand in one order: who words a thing anew does not only replace a word."""
+        """How far the shared words have the same order: a rewording does not only replace a word."""
         left, right = self._left.neighbours(), self._right.neighbours()
         return len(left & right) / max(len(left), len(right))
 
 
 def _find_typos(left: ParsedText, right: ParsedText, weight: Weight) -> set[str]:
-    """Words that only one text has, when the other one has them but for a letter or two."""
+    """Words of one text that the other has with a letter or two different."""
     lonely = [_find_unshared(left, right), _find_unshared(right, left)]
     if max(map(len, lonely)) > _MOST_UNSHARED:
         return set()
@@ -264,7 +264,7 @@ def _find_typos(left: ParsedText, right: ParsedText, weight: Weight) -> set[str]
         key
         for one in lonely[0]
         for other in lonely[1]
-        # two words that people know are no misspellings of each other
+        # two common words are not misspellings of each other
         if max(weight(one.term), weight(other.term)) >= rare and _is_misspelled(one.spelling, other.spelling)
         for key in (one.key, other.key)
     }
@@ -275,7 +275,7 @@ def _find_unshared(mine: ParsedText, yours: ParsedText) -> list[Unit]:
 
 
 def _is_misspelled(one: str, other: str) -> bool:
-    """Whether a letter is missing, wrong or too many, or two are swapped; in a long word it may be two."""
+    """Whether a letter is missing, wrong or added, or two are swapped; two letters in a long word."""
     if max(len(one), len(other)) < 5 and len(one) != len(other):
         return False
     is_long = min(len(one), len(other)) >= 7
@@ -284,7 +284,7 @@ def _is_misspelled(one: str, other: str) -> bool:
 
 
 def _strip_common_start(one: str, other: str) -> tuple[str, str]:
-    """Two words without what both begin with."""
+    """Two words without their common prefix."""
     same = 0
     while same < min(len(one), len(other)) and one[same] == other[same]:
         same += 1

@@ -1,7 +1,7 @@
-"""Words, as a text about code has them: names in every spelling, stems, one word for what people call differently.
+"""The words of a text about code: names in every spelling, stems, and one word for synonyms.
 
-Every comparison of texts begins here, so it works for any script and any text, in linear time, and remembers the
-words that it has met.
+Every comparison of texts begins here, so it works for any script and any text, in linear time, and caches the words
+that it has seen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _CHUNK = re.compile(r"[^\W_]+(?:[_.\-]+[^\W_]+)*")
 _RUN = re.compile(r"[^\W_]+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_a-zA-Z]+|\d+")
 _SENTENCE_END = re.compile(r"[.!?:;][\s]|\n")
-_LONGEST = 64  # characters of a word that count: nobody asks for more
+_LONGEST = 64  # characters of a word that count
 _LONGEST_SENTENCE = 300
 _MOST_REMEMBERED = 50_000
 _SMALL = """\
@@ -21,7 +21,7 @@ _SMALL = """\
     they this those to too use used uses using very was we were what when where which while who will with would you
     your"""
 COMMON = frozenset(_SMALL.split())
-# What people in this trade write for one another. Names of projects and products don't belong here.
+# Synonyms in software engineering. Names of projects and products don't belong here.
 _ONE_WORD = """\
 update upgrade bump
 fail failure broken
@@ -94,7 +94,7 @@ _cache: dict[str, tuple[str, ...]] = {}
 
 
 def split_tokens(text: str) -> list[str]:
-    """The words of a text in their order, common ones left out; a name in parts and whole."""
+    """The words of a text in order, without common ones; a name both whole and in parts."""
     found: list[str] = []
     for chunk in _CHUNK.findall(text if text.isascii() else _normalize(text)):
         words = _cache.get(chunk)
@@ -105,25 +105,25 @@ def split_tokens(text: str) -> list[str]:
 
 
 def split_plain_words(text: str) -> list[str]:
-    """All words as they are, in small letters."""
+    """All words, in lower case."""
     return _RUN.findall(text.lower())
 
 
 def find_first_sentence(text: str) -> str:
-    """Where a text says what it is about."""
+    """The sentence that usually says what a text is about."""
     text = text.lstrip()[:_LONGEST_SENTENCE]
     end = _SENTENCE_END.search(text)
     return text[: end.start()] if end else text
 
 
 def build_grams(text: str, size: int = 4) -> set[str]:
-    """The runs of so many characters, blanks and marks made one: alike for words that are only spelled alike."""
+    """The runs of `size` characters, with punctuation as spaces: similar for words with similar spelling."""
     line = f" {' '.join(_RUN.findall(text if text.isascii() else _normalize(text))).lower()} "
     return {line[start : start + size] for start in range(max(1, len(line) - size + 1))}
 
 
 def stem(word: str) -> str:
-    """The word without its endings, so that the forms of one word meet. Light: it need not be right, only the same."""
+    """The word without its endings, so that its forms match. Simple: it need not be right, only consistent."""
     if len(word) <= 3 or not (word.isascii() and word.isalpha()):
         return word
     word = _strip_derivation(_strip_inflection(_strip_plural(word)))
@@ -172,7 +172,7 @@ def _split_cached(chunk: str) -> tuple[str, ...]:
 
 
 def _split_name(chunk: str) -> list[str]:
-    """A name whole, the names that it is made of, and their parts: `http.ServerMux` is also `servermux`, `server`."""
+    """A whole name, the names in it, and their parts: `http.ServerMux` is also `servermux`, `server`."""
     parts = _PART.findall(chunk[: _LONGEST * 8])
     if len(parts) == 1:
         return _build_forms(parts[0].lower())
@@ -196,12 +196,12 @@ def _build_forms(word: str) -> list[str]:
 
 
 def _strip_ending(word: str) -> list[str]:
-    """Most other languages say at a word's end what English says by small words."""
+    """Most other languages use endings where English uses small words."""
     return [word[: -1 if len(word) < 8 else -2]] if len(word) > 4 and not _is_joined(word[0]) else []
 
 
 def _build_pairs(word: str) -> list[str]:
-    """Where words are written without blanks, or with endings joined to them, every two letters are a word too."""
+    """In scripts without spaces between words, or with joined endings, every pair of letters is a word too."""
     if not any(_is_joined(letter) for letter in word[:_LONGEST]):
         return []
     return [word[start : start + 2] for start in range(len(word) - 1)]
@@ -213,10 +213,10 @@ def _is_joined(letter: str) -> bool:
 
 
 def _normalize(text: str) -> str:
-    """One spelling for letters that look alike: without accents, of usual width."""
+    """One spelling for similar letters: without accents, in normal width."""
     import unicodedata
 
-    # Without the marks first: a long run of them would be sorted, in quadratic time.
+    # Remove the marks first: sorting a long run of them would take quadratic time.
     apart = unicodedata.normalize("NFKD", _strip_accents(text))
     return unicodedata.normalize("NFC", _strip_accents(apart))
 

@@ -1,7 +1,7 @@
-"""Which learnings were shown, and how the attempt ended that they were shown to: `.ralph/usefulness.jsonl`.
+"""Which learnings each attempt was shown, and how it ended: `.ralph/usefulness.jsonl`.
 
-One line for each attempt, only ever added to. A learning is known by its words: it may be shown before it has an id.
-The sums stand in the memory's cache, which reads on where it had stopped.
+One line for each attempt, append-only. A learning is identified by its text: it may be shown before it has an id.
+The totals are in the memory's cache, which continues reading where it stopped.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
     from ralphtool.memory.cache import MemoryCache
 
-_AT_ONCE, _TAIL = 1 << 20, 48  # bytes: read at once, and remembered of what was read last
-_PRIOR_SHOWINGS = 4  # so many showings without a result are believed in beforehand
-_LEAST = 0.6  # what never helped still counts so much: it may be needed for once
+_AT_ONCE, _TAIL = 1 << 20, 48  # bytes: read at once, and remembered from the end of the last read
+_PRIOR_SHOWINGS = 4  # the weight of the prior, in showings
+_LEAST = 0.6  # the factor for learnings that never helped: they may still be needed one day
 STALE = 8  # showings without help
 
 
 class ShownItems(Struct, frozen=True):
-    """What an attempt was shown: the digests of the words, with the ids as far as there are any."""
+    """The learnings that an attempt was shown: the digests of their texts, with their ids if any."""
 
     entry: str
     status: str
     shown: dict[str, str | None]
-    at: str = ""  # when: a history that was put back uses the numbers of entries again
+    at: str = ""  # the time: a restored history uses entry numbers again
 
 
 class UseCounts(Struct, frozen=True):
@@ -47,7 +47,7 @@ class UseCounts(Struct, frozen=True):
         return self.shown >= STALE and not self.helped
 
     def factor(self, usual: float) -> float:
-        """What a score is multiplied by. Who was hardly shown yet has the most: nothing new is buried under the old."""
+        """The factor for a score. It is highest for what was hardly shown yet, so that new learnings are not buried."""
         expected = max(usual, 0.1)
         rate = (self.helped + _PRIOR_SHOWINGS * expected) / (self.shown + _PRIOR_SHOWINGS)
         return max(_LEAST, min(1.0, rate / expected))
@@ -62,26 +62,26 @@ def digest(text: str) -> str:
 
 
 def record_showing(root: str, showing: ShownItems) -> str:
-    """Adds a line; tells what is wrong if that can't be. The same attempt may be noted twice: it counts once."""
+    """Adds a line; returns the problem if that fails. The same attempt may be recorded twice: it counts once."""
     if not showing.shown:
         return ""
     path = path_of(root)
     try:
         files.append(path, msgspec.json.encode(showing) + b"\n", as_line=True)
-    except (OSError, UnsafePath) as error:  # a hint is lost, and no work: nobody should stop for it
+    except (OSError, UnsafePath) as error:  # only a hint is lost: not worth stopping a run
         return f"can't record which learnings helped: {error}"
     return ""
 
 
 class UseStore:
-    """The sums, as a cache holds them."""
+    """The totals in a cache."""
 
     def __init__(self, root: str, cache: MemoryCache) -> None:
         self._path = path_of(root)
         self._cache = cache
 
     def read_on(self) -> None:
-        """Takes in what has been noted since. What can't be read is left out: `record_showing` reports it."""
+        """Reads new lines. An unreadable file is ignored: `record_showing` reports it."""
         try:
             fd = files.open_in_project(self._path)
         except (OSError, UnsafePath):
@@ -91,13 +91,13 @@ class UseStore:
             while data := files.read_at(fd, start, start + _AT_ONCE):
                 read = self._take(data, start)
                 if read == start:
-                    break  # a line that is being written
+                    break  # an incomplete line
                 start = read
         finally:
             os.close(fd)
 
     def _read_to(self, fd: int) -> int:
-        """Where reading had stopped. In another file than that, at its beginning: what is known counts once."""
+        """The position where reading stopped. For another file, its start: known attempts are not counted twice."""
         known = self._cache.ask("SELECT value FROM facts WHERE name = 'uses'")
         start, tail = typed.decode(known[0][0], tuple[int, bytes]) if known else (0, b"")
         return start if files.read_at(fd, max(0, start - len(tail)), start) == tail else 0
@@ -121,12 +121,12 @@ class UseStore:
         return {digest: UseCounts(shown, helped) for digest, shown, helped in rows}
 
     def success_rate(self) -> float:
-        """The part of all attempts that completed."""
+        """The share of all attempts that completed."""
         [(not_done,), (done,)] = self._cache.ask("SELECT count FROM endings ORDER BY is_done")
         return (int(done) + 1) / (int(done) + int(not_done) + 2)
 
     def most_helpful(self, limit: int) -> list[str]:
-        """The ids of what was shown most often to attempts that completed."""
+        """The ids of the learnings that were shown to completed attempts most often."""
         rows = self._cache.ask(
             "SELECT id, shown, helped FROM uses WHERE helped > 1 ORDER BY helped DESC LIMIT ?", 4 * limit
         )
@@ -137,8 +137,8 @@ class UseStore:
 def _parse_line(line: bytes) -> ShownItems | None:
     try:
         return typed.decode(line, ShownItems)
-    except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
-        return None  # torn, or not ours: it is no record of a showing
+    except (ValueError, RecursionError):  # includes msgspec's errors, and invalid UTF-8
+        return None  # torn, or not ours
 
 
 def _add_counts(db: sqlite3.Connection, showing: ShownItems) -> None:
@@ -154,5 +154,5 @@ def _add_counts(db: sqlite3.Connection, showing: ShownItems) -> None:
 
 
 def digest_texts(texts: Mapping[str, str | None]) -> dict[str, str | None]:
-    """Texts and their ids as a showing has them."""
+    """Texts and their ids, in the form of `ShownItems.shown`."""
     return {digest(text): id for text, id in texts.items()}

@@ -1,8 +1,8 @@
-"""Sentence vectors stored small, and the nearest ones of many.
+"""Sentence vectors in compact form, and a search for the nearest ones.
 
-A vector is kept as one byte a number. Only its direction matters, so no scale is stored with it: 384 bytes. That moves
-a cosine by 0.0003 on average (of a million pairs of real texts, none by more than 0.0025). Half-precision floats would
-be exact to 0.0001, but take twice the room and six times as long to search.
+A vector is stored as one byte per number. Only its direction matters, so no scale is stored with it: 384 bytes. That
+changes a cosine by 0.0003 on average (in a million pairs of real texts, never by more than 0.0025). Half-precision
+floats would be exact to 0.0001, but take twice the space and six times as long to search.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 Key = TypeVar("Key", bound="Hashable")
 
 _MOST = 127
-_ROWS = 512  # as floats they stay in the processor's cache between being made and being used
-_ROOM = 64  # for so many at first
+_ROWS = 512  # as floats, they stay in the processor's cache until they are used
+_ROOM = 64  # the initial number of rows
 
 
 def pack_vector(vector: Floats) -> bytes:
-    """One vector, ready to be stored."""
+    """The stored form of a vector."""
     largest = float(np.abs(vector).max())
     scale = _MOST / largest if largest else 0.0
     rounded: Floats = np.rint(vector * np.float32(scale))
@@ -51,7 +51,7 @@ def _stack_rows(stored: Iterable[bytes]) -> Bytes:
 
 
 def _compute_factors(rows: Bytes) -> Floats:
-    """What makes rows of length 1 of them. A row of zeros has no direction: it is like nothing."""
+    """The factors that scale rows to length 1. A row of zeros has no direction, and is similar to nothing."""
     squares = np.empty(len(rows), np.float32)
     for start in range(0, len(rows), _ROWS):
         part = rows[start : start + _ROWS].astype(np.float32)
@@ -60,7 +60,7 @@ def _compute_factors(rows: Bytes) -> Floats:
 
 
 class VectorIndex(Generic[Key]):
-    """Many stored vectors in memory, each under a key; 388 bytes and its key each, and room to grow."""
+    """Many stored vectors in memory, by key: 388 bytes plus the key for each, and room to grow."""
 
     def __init__(self) -> None:
         self._keys: list[Key] = []
@@ -75,11 +75,11 @@ class VectorIndex(Generic[Key]):
         return key in self._places
 
     def add(self, key: Key, stored: bytes) -> None:
-        """A key that is there already gets the new vector."""
+        """An existing key gets the new vector."""
         self.extend([key], [stored])
 
     def extend(self, keys: Sequence[Key], stored: Iterable[bytes]) -> None:
-        """Many at once: much quicker than one by one."""
+        """Adds many at once: much faster than one by one."""
         rows = _stack_rows(stored)
         if len(rows) != len(keys):
             raise ValueError(f"{len(keys)} keys for {len(rows)} vectors")
@@ -96,14 +96,14 @@ class VectorIndex(Generic[Key]):
         return place
 
     def _grow(self) -> None:
-        """By half as much again, so that each vector is moved only a few times in all."""
+        """By half, so that each vector is moved only a few times in total."""
         room = len(self._rows) * 3 // 2
         rows, factors = np.empty((room, SIZE), np.int8), np.empty(room, np.float32)
         rows[: len(self._rows)], factors[: len(self._rows)] = self._rows, self._factors
         self._rows, self._factors = rows, factors
 
     def remove(self, key: Key) -> None:
-        """The last one takes the free place. A key that is not there is none to remove."""
+        """The last one takes the free place. A missing key is ignored."""
         place = self._places.pop(key, None)
         if place is None:
             return
@@ -115,7 +115,7 @@ class VectorIndex(Generic[Key]):
             self._rows[place], self._factors[place] = self._rows[last], self._factors[last]
 
     def nearest(self, vector: Floats, limit: int) -> list[tuple[Key, float]]:
-        """The keys whose vectors are most like it and the cosines, the nearest first."""
+        """The keys of the most similar vectors, with their cosines, the nearest first."""
         cosines = self._cosines(vector)
         limit = max(0, min(limit, len(cosines)))
         best = np.argpartition(cosines, len(cosines) - limit)[len(cosines) - limit :] if limit else np.empty(0, np.intp)
@@ -123,7 +123,7 @@ class VectorIndex(Generic[Key]):
         return [(self._keys[place], float(cosines[place])) for place in best]
 
     def cosines(self, vector: Floats, keys: Iterable[Key]) -> dict[Key, float]:
-        """How like it the vectors of these keys are; those that are not there are left out."""
+        """The cosines of these keys' vectors to it; missing keys are left out."""
         there = [key for key in keys if key in self._places]
         places = [self._places[key] for key in there]
         found = (self._rows[places].astype(np.float32) @ vector) * self._factors[places]

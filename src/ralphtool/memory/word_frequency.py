@@ -1,7 +1,7 @@
-"""How common words are in text about software: what a memory that holds little yet could not know by itself.
+"""How common words are in text about software, for a memory that does not have enough texts of its own yet.
 
-`background.txt` tells how many paragraphs of documentation there were, and how many of them have a word
-(`scripts/background.py` makes it).
+`background.txt` has the number of paragraphs of documentation, and how many of them contain each word
+(`scripts/background.py` generates it).
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import os
 
-_FEW = 300  # words: who asks for more has a long day's work, and the whole table is worth its price
+_FEW = 300  # words: for more lookups, reading the whole table is worth its cost
 
 
 class _FrequencyTable:
-    """The table as text, in which a few words are quickly found; as a dictionary, once many are asked for."""
+    """The table as text, which is fast for a few words; as a dictionary once there are many lookups."""
 
     def __init__(self) -> None:
         with open(os.path.join(os.path.dirname(__file__), "background.txt"), encoding="utf-8") as file:
@@ -44,16 +44,16 @@ class _FrequencyTable:
         self._is_whole = True
 
 
-_tables: list[_FrequencyTable] = []  # none before the first word is asked for
+_tables: list[_FrequencyTable] = []  # empty until the first lookup
 
 
 def find_share(word: str) -> float:
-    """In which part of all paragraphs a word stands; one that is not known is rarer than all that are."""
+    """The share of all paragraphs that contain a word; an unknown word counts as very rare."""
     if not _tables:
         _tables.append(_FrequencyTable())
     return _tables[0].share(word)
 
 
 def find_weight(word: str) -> float:
-    """How much a word tells, by itself."""
+    """The weight of a word by itself."""
     return math.log(1 + 1 / find_share(word))

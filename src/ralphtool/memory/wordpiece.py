@@ -1,6 +1,6 @@
-"""Text into the word pieces of the sentence model: in lower case, no accents, punctuation and Chinese characters apart.
+"""Splits text into the word pieces of the sentence model: lower case, no accents, punctuation and Chinese separate.
 
-Of text such as `[SEP]` nothing special is made: what somebody wrote is never a mark of ours.
+Text such as `[SEP]` has no special meaning: input never becomes a control token.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-_LETTERS_OF_A_WORD = 100  # the model never saw longer words: they are unknown as a whole
-_AT_ONCE = 5_000  # few texts are longer, and of those the rest is mostly never looked at
+_LETTERS_OF_A_WORD = 100  # longer words were not in the model's training: they count as unknown
+_AT_ONCE = 5_000  # characters; few texts are longer, and the rest of those is mostly not read
 _CHINESE = (
     (0x3400, 0x4DBF),
     (0x4E00, 0x9FFF),
@@ -33,7 +33,7 @@ class WordPieces:
         self._longest = max(map(len, self._numbers))
 
     def of(self, text: str, most: int) -> list[int]:
-        """The numbers of the text's pieces between two marks: at most so many, and no more of the text is read."""
+        """The numbers of the text's pieces between two marks: at most `most`, and no more of the text is read."""
         found: list[int] = []
         for word in _split_words(text):
             found += self._pieces(word)
@@ -42,7 +42,7 @@ class WordPieces:
         return [self._begin, *found[: most - 2], self._end]
 
     def _pieces(self, word: str) -> list[int]:
-        """The longest piece that the word begins with, then the same for the rest of it."""
+        """The longest piece at the start of the word, then the same for the rest."""
         if len(word) > _LETTERS_OF_A_WORD:
             return [self._unknown]
         found: list[int] = []
@@ -59,19 +59,19 @@ class WordPieces:
 
 
 def _split_words(text: str) -> Iterator[str]:
-    """One after the other; the work is in proportion to what is read, whatever the text is made of."""
+    """Lazily; the cost is proportional to what is read, whatever the text contains."""
     unfinished = ""
     for start in range(0, len(text), _AT_ONCE):
         part = unfinished + text[start : start + _AT_ONCE].translate(_CHARACTERS)
         *whole, unfinished = part.split(" ")
         yield from filter(None, whole)
-        unfinished = unfinished[: _LETTERS_OF_A_WORD + 1]  # or one endless word would be copied again and again
+        unfinished = unfinished[: _LETTERS_OF_A_WORD + 1]  # otherwise an endless word would be copied again and again
     if unfinished:
         yield unfinished
 
 
 class _Characters(dict[int, str]):
-    """What becomes of each character, found out when it is first met."""
+    """The replacement for each character, computed on first use."""
 
     def __missing__(self, code: int) -> str:
         became = self[code] = _normalize(chr(code))
@@ -82,7 +82,7 @@ _CHARACTERS = _Characters()
 
 
 def _normalize(character: str) -> str:
-    """Each character by itself: to order a text's accents before they are dropped can take very long."""
+    """Character by character: sorting a text's accents before they are dropped can take very long."""
     kind = unicodedata.category(character)
     if character in "\t\n\r" or kind in ("Zs", "Zl", "Zp"):
         return " "

@@ -1,7 +1,7 @@
-"""What other limits would have changed: recorded runs, put once more through the same decisions.
+"""What other limits would have changed: puts recorded runs through the same decisions again.
 
-Values go in, values come out. Where the first decision of a story comes out otherwise, what happened from there on is
-no longer known: what would not have happened is counted as it was, and what would have come instead is estimated.
+Values go in, values come out. After the first decision of a story that differs, the real course is unknown: the
+recorded iterations that would not have happened are counted, and what would have happened instead is estimated.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
     from ralphtool.record.steps import RecordedIteration, RecordedRun
 
-NOT_BEGUN, GOES_ON = "not begun", "goes on"  # what no decision says
+NOT_BEGUN, GOES_ON = "not begun", "goes on"  # actions that no decision has
 
 
 class Difference(Struct, kw_only=True):
-    """Where a run would have gone another way, and what that would have come to."""
+    """A point at which a run would have taken another course, and the effect of that."""
 
     limit: str
     run: str
@@ -34,12 +34,12 @@ class Difference(Struct, kw_only=True):
     was: str  # the action
     would_be: str
     reason: str
-    left_out: list[str] = []  # entries that would not have come about
-    saved: Expense = Expense()  # what these cost
-    lost: list[str] = []  # those of them that completed a story
-    more: Expense | None = Expense()  # what else could have been spent at the most; an estimate. None: nobody knows
+    left_out: list[str] = []  # entries that would not exist
+    saved: Expense = Expense()  # what would have been saved
+    lost: list[str] = []  # entries that would no longer complete a story
+    more: Expense | None = Expense()  # an estimate of the maximum extra expense; None: unknown
     more_attempts: int = 0
-    completed_later: str | None = None  # the entry that completed it all the same, after a human's answer
+    completed_later: str | None = None  # the entry that completed it anyway, after a human's answer
 
     def leave_out(self, step: RecordedIteration) -> None:
         self.left_out.append(step.entry)
@@ -49,17 +49,17 @@ class Difference(Struct, kw_only=True):
 
 
 class ReplayCheck(Struct):
-    """How far the recorded decisions come out as they were recorded, with the recorded limits."""
+    """How many recorded decisions are reproduced with the recorded limits."""
 
     decisions: int = 0
     same: int = 0
-    rebuilt: int = 0  # of the same: put together from a record that does not say what the decision was made of
-    otherwise: int = 0  # another version of the decision table has made these
-    unknown: int = 0  # the record does not tell enough
+    rebuilt: int = 0  # of `same`: the record lacks the inputs of the decision, so they were rebuilt
+    otherwise: int = 0  # made by another version of the decision table
+    unknown: int = 0  # the record does not contain enough
 
 
 class LimitTotal(Struct):
-    """What one limit would have come to."""
+    """The total effect of one limit."""
 
     differences: int = 0
     saved: Expense = Expense()
@@ -83,7 +83,7 @@ class Backtest(Struct, kw_only=True):
 
 
 def backtest(runs: Iterable[RecordedRun], limits: Mapping[str, float]) -> Backtest:
-    """Runs of any changes, and the limits that are others than they had; 0 is no limit."""
+    """Takes runs of any changes, and the limits to change; 0 means no limit."""
     walk = _Replayer(limits)
     in_order = sorted(runs, key=lambda run: run.began)
     for run in in_order:
@@ -91,21 +91,21 @@ def backtest(runs: Iterable[RecordedRun], limits: Mapping[str, float]) -> Backte
     return Backtest(runs=len(in_order), check=walk.check, differences=walk.differences)
 
 
-# --- the walk ---------------------------------------------------------------------------------------
+# --- the replay -------------------------------------------------------------------------------------
 
 
 class _RunReplay:
-    """How far the walk is in one run."""
+    """The position of the replay in one run."""
 
     def __init__(self, run: RecordedRun) -> None:
         self.run = run
-        self.steps: list[RecordedIteration] = []  # that would have come about
-        self.used = Expense()  # by these
+        self.steps: list[RecordedIteration] = []  # that would have happened
+        self.used = Expense()  # by `steps`
         self.used_on: dict[str, Expense] = {}
-        self.gone = 0.0  # seconds of those that would not
-        self.over: Difference | None = None  # why nothing more would have come
-        self.left: dict[str, Difference] = {}  # stories that would not have been gone on with in this run
-        self.lost: dict[str, Difference] = {}  # and those of them that it completed
+        self.gone = 0.0  # seconds of those that would not have happened
+        self.over: Difference | None = None  # why nothing more would have happened
+        self.left: dict[str, Difference] = {}  # stories that this run would not have continued
+        self.lost: dict[str, Difference] = {}  # stories that it would no longer have completed
 
     def add(self, step: RecordedIteration) -> None:
         self.steps.append(step)
@@ -120,17 +120,17 @@ class _RunReplay:
 
 
 class _StoryReplay:
-    """What is known of a story from the runs so far."""
+    """The state of a story after the runs so far."""
 
     def __init__(self) -> None:
-        self.steps: list[RecordedIteration] = []  # of this round: a human's answer begins another one
-        self.cause: Difference | None = None  # why nothing more of this round would have come about
-        self.is_unknown = False  # what came in this round can't be compared any more
+        self.steps: list[RecordedIteration] = []  # of this round: a human's answer begins a new one
+        self.cause: Difference | None = None  # why nothing more of this round would have happened
+        self.is_unknown = False  # the rest of this round can't be compared
         self.unasked: list[Difference] = []  # where a human would not have been asked yet
         self.lost: Difference | None = None  # why it would not be done
 
     def add_step(self, step: RecordedIteration) -> RecordedIteration | None:
-        """Takes a step up, and tells the one before it in its round."""
+        """Adds a step, and returns the one before it in its round."""
         before = self.steps[-1] if self.steps else None
         if before and step.attempt <= before.used:
             self.steps, self.cause, self.is_unknown, before = [], None, False, None
@@ -147,7 +147,7 @@ class _Replayer:
 
     def replay_run(self, run: RecordedRun) -> None:
         place = _RunReplay(run)
-        for step in map(structs.replace, run.steps):  # a copy, which the walk may change
+        for step in map(structs.replace, run.steps):  # a copy, because the replay changes it
             past = self._find_story(run, step.story)
             before = past.add_step(step)
             self._check_decision(run, step, before)
@@ -162,10 +162,10 @@ class _Replayer:
     def _find_story(self, run: RecordedRun, story: str) -> _StoryReplay:
         return self._stories.setdefault((run.change, story), _StoryReplay())
 
-    # --- do we decide as it was decided? --------------------------------------------------------
+    # --- reproducing the recorded decisions -----------------------------------------------------
 
     def _check_decision(self, run: RecordedRun, step: RecordedIteration, before: RecordedIteration | None) -> None:
-        """What can't be replayed as it was is compared with nothing."""
+        """Drops the inputs of a decision that is not reproduced, so that it is not compared."""
         if not step.action:
             step.given = None
             return
@@ -180,7 +180,7 @@ class _Replayer:
         if not is_same:
             step.given = None
 
-    # --- what would not have come about ---------------------------------------------------------
+    # --- iterations that would not have happened ------------------------------------------------
 
     def _find_cause(self, place: _RunReplay, step: RecordedIteration, past: _StoryReplay) -> Difference | None:
         others = place.run.depends_on.get(step.story, ())
@@ -217,11 +217,11 @@ class _Replayer:
         cause.leave_out(step)
         place.gone += step.spent.seconds
         if step.status == "completed" and cause.would_be == "manual":
-            past.lost = cause  # it waits for a human
+            past.lost = cause  # it needs a human's answer
         elif step.status == "completed":
-            place.lost[step.story] = cause  # the next run takes it up
+            place.lost[step.story] = cause  # the next run continues it
 
-    # --- what would have been decided -----------------------------------------------------------
+    # --- decisions that would differ ------------------------------------------------------------
 
     def _compare_step(self, place: _RunReplay, step: RecordedIteration, past: _StoryReplay) -> None:
         if step.status == "completed":
@@ -239,7 +239,7 @@ class _Replayer:
             past.lost = found if step.status == "completed" else None
 
     def _compare_decision(self, place: _RunReplay, step: RecordedIteration, past: _StoryReplay) -> Difference | None:
-        """Another decision, because there would be more attempts, or fewer."""
+        """A different decision because of more or fewer attempts."""
         attempts = self.limits.get("attempts")
         if step.given is None or attempts is None:
             return None
@@ -254,7 +254,7 @@ class _Replayer:
         return found
 
     def _compare_ending(self, place: _RunReplay, step: RecordedIteration) -> Difference | None:
-        """An attempt that would have been ended before its end, or would not have been."""
+        """An attempt that would have been stopped earlier, or would not have been stopped."""
         return self._check_time(place, step) or self._check_budget(place, step) or self._check_more_time(place, step)
 
     def _check_time(self, place: _RunReplay, step: RecordedIteration) -> Difference | None:
@@ -269,7 +269,7 @@ class _Replayer:
         return None
 
     def _check_budget(self, place: _RunReplay, step: RecordedIteration) -> Difference | None:
-        """By what it told while it worked: an agent that tells it all at its end is not ended before."""
+        """Uses the usage reported while it worked: an agent that reports only at its end is not stopped early."""
         for name in ("max_tokens", "max_cost", "story_tokens", "story_cost"):
             whose, _, what = name.partition("_")
             limit, used = (
@@ -288,7 +288,7 @@ class _Replayer:
     def _build_early_end(
         self, place: _RunReplay, step: RecordedIteration, name: str, verdict: Verdict, share: float
     ) -> Difference | None:
-        """An attempt of which only a share would have come about, and what would have been decided then."""
+        """An attempt that would have been stopped after a share of its work, and the decision after that."""
         if step.given is None:
             return None
         given, counted = step.given, step.status in ("failed", "blocked", "partial") and not step.has_ticked
@@ -305,7 +305,7 @@ class _Replayer:
         return found
 
     def _check_more_time(self, place: _RunReplay, step: RecordedIteration) -> Difference | None:
-        """An attempt that the clock ended, and that would have had more time."""
+        """An attempt that was stopped by the time limit, and would have had more time."""
         before, now = place.run.limits.get("timeout", 0.0), self.limits.get("timeout")
         was_ended = step.given is not None and step.given.verdict.too_big and 0 < before <= step.agent_seconds
         if now is None or not was_ended or 0 < now <= before:
@@ -317,7 +317,7 @@ class _Replayer:
     # --- the end of a run -----------------------------------------------------------------------
 
     def _compare_run_end(self, place: _RunReplay) -> None:
-        """A run that a limit ended would have gone on with a higher one; and so would a story."""
+        """A run that a limit ended would have continued with a higher one, and so would a story."""
         if place.over or not place.steps:
             return
         self._add_raised_limit(place, place.run.ended_by, place.steps, "the run ended")
@@ -341,10 +341,10 @@ class _Replayer:
         found.was = was
         found.more = _estimate_more(name, now - before, steps) if now else None
 
-    # --- in common ------------------------------------------------------------------------------
+    # --- shared ---------------------------------------------------------------------------------
 
     def _get_changed_limit(self, place: _RunReplay, name: str) -> float:
-        """A limit that is another one than the run had; 0 if it is none, or the same."""
+        """A limit that differs from the run's; 0 if there is none, or it is the same."""
         limit = self.limits.get(name, 0.0)
         return 0.0 if limit == place.run.limits.get(name) else limit
 
@@ -375,13 +375,13 @@ _OUT_OF_BUDGET = Verdict(status="failed", summary="the budget was used up and th
 
 
 def _average_expense(steps: Sequence[RecordedIteration]) -> Expense:
-    """What an attempt of these cost on the average; what was no attempt is none."""
+    """The average expense of an attempt; iterations that don't count as attempts are left out."""
     counted = [step.spent for step in steps if step.status not in ("", "interrupted", "transient")]
     return sum_expenses(counted).times(1 / len(counted)) if counted else Expense()
 
 
 def _estimate_more(name: str, more: float, steps: Sequence[RecordedIteration]) -> Expense:
-    """What could have been spent until the higher limit."""
+    """What could have been spent before reaching the higher limit."""
     if name == "max_iterations":
         return _average_expense(steps).times(more)
     what = name.rpartition("_")[2]

@@ -1,8 +1,8 @@
 """How far a change is, beyond what spec, branch and history say: `.ralph/standing/<change>.json`.
 
-It is also what makes an iteration count exactly once. The outcome is written here first, in one step; then it is
-carried out (refs, question, and the entry of the history as the last thing). The next run that finds an outcome whose
-entry is not in the history yet carries it out again: every step may be done twice.
+It also makes an iteration count exactly once. The outcome is written here first, in one step; then it is carried out
+(refs, question, and last the entry in the history). If the next run finds an outcome whose entry is missing from the
+history, it carries it out again: every step may be repeated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Question(Struct, frozen=True):
-    """What a human is asked: the file that it becomes, and what of it is shown in a list."""
+    """A question for a human: its file, and the parts that are shown in a list."""
 
     name: str
     text: str
@@ -38,12 +38,12 @@ class Question(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
-    """All that an iteration came to, ready to be carried out."""
+    """The whole result of an iteration, ready to be carried out."""
 
     story: str
     entry: Entry
     learnings: tuple[Learning, ...] = ()
-    showing: dict[str, str | None] = {}  # what was learnt and was in its prompt: digests of the words, and ids
+    showing: dict[str, str | None] = {}  # the learnings in its prompt: digests of their texts, with their ids
     commit: str | None = None
     tree: str | None = None  # of the checkpoint, if it is one
     question: Question | None = None
@@ -51,57 +51,57 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class ReturnedWork(Struct, kw_only=True):
-    """Work that does not go together with what others have done meanwhile."""
+    """Work that conflicts with what other stories have done meanwhile."""
 
-    text: str  # what its agent has to know
-    why: str = ""  # the same in a line, with the stories and the files
+    text: str  # what its agent must know
+    why: str = ""  # the same in one line, with the stories and files
     commit: str  # both in one tree
-    base: str  # the checkpoint that this is upon
+    base: str  # the checkpoint that it is based on
     in_conflict: list[str] = []  # files with markers
     own: list[str] = []  # files that the story had changed
-    others: list[str] = []  # files that the others have changed
+    others: list[str] = []  # files that the other stories changed
 
 
 class StoryState(Struct, kw_only=True):
-    """Where a story stands after its last iteration."""
+    """The state of a story after its last iteration."""
 
-    attempts: int = 0  # used up since the beginning, or since a human answered
+    attempts: int = 0  # used since the beginning, or since a human answered
     in_chunks: bool = False
-    kept: str | None = None  # the commit of a partial attempt to go on from
-    cut_off: str | None = None  # the ref of what a limit of the agent's cut off, to go on from
-    is_tried: bool = False  # an agent has begun with it: its ticks are no longer the user's
+    kept: str | None = None  # the commit of a partial attempt to continue from
+    cut_off: str | None = None  # the ref of work that a limit of the agent cut off, to continue from
+    is_tried: bool = False  # an agent has started it: its ticks are no longer the user's
     completed: list[str] = []  # its tasks, for formats without boxes
     decision: RecoveryDecision | None = None
     entry: str | None = None
     status: str | None = None
-    question: Question | None = None  # that waits for a human
+    question: Question | None = None  # open, for a human
     guidance: str = ""  # for the next attempt
-    asked: str = ""  # what the agent of the last attempt wanted to know
-    error: str = ""  # what the gates printed last that the last attempt left red
-    answer: str = ""  # what a human answered; it holds for every attempt that follows
-    told: list[str] = []  # what a human told unasked; it holds as long
-    proof: Receipt | None = None  # what its "done" rests on
-    since: int = 0  # the first iteration in the history that is about this story, if it got its id later than others
+    asked: str = ""  # the question of the last attempt's agent
+    error: str = ""  # the last output of the gates that the last attempt left red
+    answer: str = ""  # a human's answer; valid for all later attempts
+    told: list[str] = []  # a human's guidance; valid just as long
+    proof: Receipt | None = None  # the evidence for its "done"
+    since: int = 0  # the first iteration in the history that is about this story, if another one had its id before
     sent_back: ReturnedWork | None = None  # for its next attempt
-    returns: int = 0  # how often it was sent back for that
-    met: str = ""  # what it did not go together with, if trying to resolve that has failed
-    accused: list[str] = []  # tests as they were that failed on the code of the last attempt
+    returns: int = 0  # how often it was sent back
+    met: str = ""  # what it conflicted with, if resolving that has failed
+    accused: list[str] = []  # tests whose old versions failed on the code of the last attempt
 
     def close_return(self) -> None:
-        """Work that was sent back was taken up, for good or ill. What it met is worth knowing until it is done."""
+        """The work that was sent back has been tried, successfully or not. `met` is kept until the story is done."""
         self.met = self.sent_back.why if self.sent_back else self.met
         self.cut_off = self.sent_back = None
 
 
 class ChangeState(Struct, kw_only=True):
-    spec: str = ""  # the format, or the file, that holds the change
+    spec: str = ""  # the format or file of the change
     stories: dict[str, StoryState] = {}
     outcome: Outcome | None = None
     baseline: Baseline | None = None
     paused: bool = False
-    told: list[str] = []  # what a human told for all stories
-    plan: str = ""  # the commit of the plan as its user had it, when an edit of theirs was last taken up
-    heeded: list[str] = []  # ids of what a human said and is carried out, until its file is gone
+    told: list[str] = []  # a human's guidance for all stories
+    plan: str = ""  # the commit of the user's plan when an edit was last applied
+    heeded: list[str] = []  # ids of applied steering commands, until their files are removed
 
     def story(self, id: str) -> StoryState:
         return self.stories.setdefault(id, StoryState())
@@ -133,11 +133,11 @@ def save(root: str, change: str, current: ChangeState) -> None:
     files.replace(path, msgspec.json.encode(current))
 
 
-# --- what people say --------------------------------------------------------------------------------
+# --- steering and answers ---------------------------------------------------------------------------
 
 
 def apply(current: ChangeState, said: SteeringCommand) -> None:
-    """Makes what a person said a part of where the change stands. What only the run itself can do is not done here."""
+    """Puts a steering command into the change state. Actions that only the run can take are not taken here."""
     if said.action in ("pause", "resume"):
         current.paused = said.action == "pause"
     elif said.story is not None:
@@ -172,7 +172,7 @@ def apply_answer(state: StoryState, told: str) -> None:
 
 
 def begin_anew(state: StoryState, reason: str, told: str) -> None:
-    """A story that was done begins anew; what the agent has to know is told once."""
+    """Reopens a story that was done; `told` is added only once."""
     reset_attempts(state)
     state.kept, state.cut_off, state.status, state.proof = None, None, None, None
     state.completed, state.accused, state.guidance, state.error = [], [], "", ""
@@ -181,7 +181,7 @@ def begin_anew(state: StoryState, reason: str, told: str) -> None:
 
 
 def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Receipt) -> None:
-    """A person has accepted an attempt: the story is done."""
+    """A person accepted an attempt: the story is done."""
     state.status, state.entry, state.proof, state.completed = "completed", entry, proof, tasks
     state.decision = RecoveryDecision("next", "", "you accepted it")
     state.kept, state.cut_off, state.is_tried, state.in_chunks = None, None, True, False
@@ -189,5 +189,5 @@ def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Rece
 
 
 def reset_attempts(state: StoryState) -> None:
-    """Fresh attempts at a story; what the last one taught is still known."""
+    """Grants fresh attempts at a story; the guidance from the last one is kept."""
     state.question, state.attempts, state.in_chunks, state.asked = None, 0, False, ""

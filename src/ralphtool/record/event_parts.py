@@ -1,4 +1,4 @@
-"""What stands inside of the events of a run: stories, limits, totals, and how large a number may be."""
+"""The parts of a run's events: stories, limits, totals, and the maximum of numbers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from ralphtool.judging.receipt import ProofRun
 
-_MAX_NUMBER = 10**15  # a number beyond it was not counted by anybody
+_MAX_NUMBER = 10**15  # a larger number is not a real count
 Count = Annotated[int, Meta(ge=0, le=_MAX_NUMBER)]
 Number = Annotated[float, Meta(ge=0, le=_MAX_NUMBER)]
 Whole = Annotated[int, Meta(ge=-_MAX_NUMBER, le=_MAX_NUMBER)]

@@ -1,4 +1,4 @@
-"""Values of an untrusted record: of each, only what fits its type and fits into memory is kept."""
+"""Values of an untrusted record: only what matches its type and fits into memory is kept."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ralphtool import typed
 
 _TEXT, _ITEM, _LATER_ITEM = 8000, 1000, 60  # characters of a text, and of one in a list
 _ITEMS, _SHOWN = 1000, 20  # items in a list, and how many of them are shown
-_FREE = 64 << 10  # bytes of a value of any form
+_FREE = 64 << 10  # bytes of a value without a type
 
 StructT = TypeVar("StructT", bound=Struct)
 
 
 def fit(kind: Any, value: object) -> Any:
-    """As much of a value as fits a type; UNSET if nothing does."""
+    """As much of a value as matches a type; UNSET if nothing does."""
     try:
         return typed.convert(value, kind)
     except msgspec.ValidationError:
@@ -32,7 +32,7 @@ def fit(kind: Any, value: object) -> Any:
 
 
 def _find_struct(kind: Any, value: dict[str, Any]) -> type[Struct] | None:
-    """The struct that a value is meant for: of a union, the only one, or the one whose tag it has."""
+    """The struct that a value is meant for: in a union, the only one, or the one with its tag."""
     if isinstance(kind, types.UnionType):
         members = [one for one in get_args(kind) if one is not type(None)]
         if len(members) == 1:
@@ -55,11 +55,11 @@ def _fit_fields(kind: type[Struct], value: dict[str, Any]) -> Any:
     return kind(**fields) if is_whole else UNSET
 
 
-# --- what fits into memory --------------------------------------------------------------------------
+# --- limiting the size ------------------------------------------------------------------------------
 
 
 def trim(event: StructT) -> StructT:
-    """An event with its endless texts and lists cut."""
+    """An event with texts and lists truncated to a maximum."""
     return structs.replace(event, **{name: _trim_value(getattr(event, name)) for name in event.__struct_fields__})
 
 

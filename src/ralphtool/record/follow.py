@@ -1,7 +1,7 @@
 """Follows a record: that of a run under way, from any process, or a replay of one that has ended.
 
-A record may have a million events before anybody looks. So the first picture is made of its head and its tail, and what
-is between is read afterwards, a slice at a time: then the picture is what it would be had every event been fed to it.
+A record may have a million events before it is opened. So the first view is built from its head and its tail, and the
+middle is read afterwards, a slice at a time: in the end the view is the same as if every event had been fed to it.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
     from ralphtool.record.events import Event
 
-POLL_SECONDS = 0.25  # seconds between two looks at the record, and between two pictures
+POLL_SECONDS = 0.25  # between two reads of the record, and between two redraws
 _TAIL = 256 << 10
-_MAX_READ = 4 << 20  # bytes that are read at one look
-_SLICE = 0.2  # seconds of catching up between two pictures
-_LONGEST_PAUSE = 2.0  # seconds in which nothing happens when a record is played: nights are long
+_MAX_READ = 4 << 20  # bytes of one read
+_SLICE = 0.2  # seconds of catching up between two redraws
+_LONGEST_PAUSE = 2.0  # seconds without an event in a replay: the real pause may be a whole night
 
 
 class StopSignal(Protocol):
-    """Says when nobody needs to look any longer: a `threading.Event`, for one."""
+    """Says when to stop following: for example a `threading.Event`."""
 
     def is_set(self) -> bool: ...
 
@@ -36,7 +36,7 @@ class StopSignal(Protocol):
 
 
 class Projection(Protocol):
-    """What is fed with events: a `RunView`, or something around one."""
+    """Something that events are fed to: a `RunView`, or a wrapper of one."""
 
     def feed(self, event: Event) -> None: ...
 
@@ -44,7 +44,7 @@ class Projection(Protocol):
 ViewT = TypeVar("ViewT", bound=Projection)
 
 
-# --- which events matter ----------------------------------------------------------------------------
+# --- selecting events -------------------------------------------------------------------------------
 
 
 def decode_all(lines: Iterable[bytes]) -> Iterator[Event]:
@@ -54,8 +54,7 @@ def decode_all(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def skim(lines: Iterable[bytes]) -> Iterator[Event]:
-    """The events that matter: of all that an agent says in a row only its last word, its end, its failures, and what
-    it used.
+    """The events that matter: of consecutive agent events only the last activity, the end, failures and usage.
 
     Agents may print thousands of lines a second, and most of them are never decoded.
     """
@@ -71,7 +70,7 @@ def skim(lines: Iterable[bytes]) -> Iterator[Event]:
 
 
 def _find_last_words(lines: list[bytes]) -> Iterator[Event]:
-    """The last word of each iteration that speaks in these lines. Which one it is stands at the end of a line."""
+    """The last activity of each iteration in these lines. The iteration is at the end of a line."""
     last: dict[bytes, Event] = {}
     for line in reversed(lines):
         iteration = line[line.rfind(b'"iteration":') :]
@@ -88,8 +87,8 @@ def _find_last_words(lines: list[bytes]) -> Iterator[Event]:
 class Follower(Generic[ViewT]):
     """Keeps a view up to date with a record of any length.
 
-    With `joins`, it is quick to show the current state, and does not return all that has happened before. With
-    `detail`, what agents say is fed in full from the last so many bytes on; else it is skimmed.
+    With `joins`, it shows the current state quickly, and does not return all earlier events. With `detail`, agent
+    events are fed in full for the last `detail` bytes; otherwise they are skimmed.
     """
 
     def __init__(self, path: str, make: Callable[[], ViewT], *, joins: bool, detail: int = 0) -> None:
@@ -104,18 +103,18 @@ class Follower(Generic[ViewT]):
     def _restart(self) -> None:
         size = os.path.getsize(self._path) if self._joins and os.path.exists(self._path) else 0
         self._start = size - self._tail if size > 2 * self._tail else 0
-        self._is_far = True  # what is read of what came before is not yet what the view began with
+        self._is_far = True  # catching up has not yet reached the part that the view began with
         self.view = self._make()
         self._first: list[Event] = []
         self._reader = LineReader(self._path, self._start)
-        self._whole: ViewT | None = None  # is fed with all that comes before, and takes over when it is there
+        self._whole: ViewT | None = None  # is fed from the beginning, and replaces `view` when it has caught up
         self._behind = LineReader(self._path)
         if self._start:
             self._whole = self._make()
             self._read_head()
 
     def _read_head(self) -> None:
-        """Without the first event, nothing is known of what the others are about."""
+        """Reads the first event, without which the others can't be interpreted."""
         lines: list[bytes] = []
         while not lines and self._behind.offset == 0:
             lines = self._behind.read(_TAIL, LONGEST)
@@ -131,11 +130,11 @@ class Follower(Generic[ViewT]):
 
     @property
     def is_behind(self) -> bool:
-        """Whether the view would be another if all that is there had been read."""
+        """Whether some of the record has not been read into the view yet."""
         return self._whole is not None or self._reader.is_behind
 
     def read_new(self) -> Iterator[Event]:
-        """The events that matter among those that have come; the view has been fed with each."""
+        """The new events that matter; each has been fed to the view."""
         lines = self._reader.read(self._most)
         if self._reader.restarts:
             self._restart()
@@ -146,7 +145,7 @@ class Follower(Generic[ViewT]):
             yield event
 
     def catch_up(self, seconds: float = _SLICE) -> bool:
-        """Reads some of what came before; tells whether there was any that can be read now."""
+        """Reads some of the earlier events; returns whether any could be read now."""
         is_read = False
         end = time.monotonic() + seconds
         while self._whole is not None and time.monotonic() < end:
@@ -161,7 +160,7 @@ class Follower(Generic[ViewT]):
         return is_read
 
     def read(self, seconds: float) -> None:
-        """Feeds the view with what has come, and for so many seconds with what came before."""
+        """Feeds new events to the view, and spends the given seconds on earlier ones."""
         end = time.monotonic() + seconds
         while True:
             for _ in self.read_new():
@@ -171,9 +170,9 @@ class Follower(Generic[ViewT]):
                 return
 
     def follow_events(self, stop: StopSignal) -> Iterator[Event | None]:
-        """What is new until the run ends or `stop` is set. None means that there is nothing more for the moment."""
+        """New events until the run ends or `stop` is set. None means that there is nothing more at the moment."""
         while True:
-            last = stop.is_set()  # asked before reading: what was written until then is still shown
+            last = stop.is_set()  # checked before reading, so that everything written until then is still shown
             has_more = False
             try:
                 for event in self.read_new():
@@ -184,18 +183,18 @@ class Follower(Generic[ViewT]):
                 yield None
                 has_more = self._reader.is_behind or self.catch_up()
             except OSError:
-                yield None  # it can't be read now; perhaps at the next look
+                yield None  # it can't be read now; perhaps next time
             if last and not has_more:
                 return
             if not has_more:
                 stop.wait(POLL_SECONDS)
 
 
-# --- a run that is played again ---------------------------------------------------------------------
+# --- a replay ---------------------------------------------------------------------------------------
 
 
 class ReplayClock:
-    """The time in a record that is played; at its end, if the run is still under way, that on the wall."""
+    """The time in a replayed record; at its end, if the run is still under way, the real time."""
 
     def __init__(self) -> None:
         self.now: float | None = None
@@ -206,7 +205,7 @@ class ReplayClock:
 
 
 class Replay(Generic[ViewT]):
-    """A record from its beginning, `speed` times as quick as it happened; 0 is as quick as it can be read."""
+    """A record from its beginning, at `speed` times the real speed; 0 means as fast as it can be read."""
 
     def __init__(self, path: str, make: Callable[[ReplayClock], ViewT], speed: float) -> None:
         self._reader = LineReader(path)
@@ -216,7 +215,7 @@ class Replay(Generic[ViewT]):
         self.view = make(self._clock)
 
     def follow_events(self, stop: StopSignal) -> Iterator[Event | None]:
-        """Every event of a known type when its time has come. None means that it is time for a picture."""
+        """Every event of a known type, at its time. None means that it is time to redraw."""
         for line in self.play_lines(stop):
             if line is None:
                 yield None
@@ -225,7 +224,7 @@ class Replay(Generic[ViewT]):
                 yield event
 
     def play_lines(self, stop: StopSignal) -> Iterator[bytes | None]:
-        """Every line of an event, likewise."""
+        """The same for the lines of events."""
         while True:
             last = stop.is_set()
             for line in self._reader.new():
@@ -244,7 +243,7 @@ class Replay(Generic[ViewT]):
             stop.wait(POLL_SECONDS)
 
     def _wait_until(self, at: str) -> Iterator[None]:
-        """Lets the time pass until a moment. The clock goes on meanwhile, and pictures are drawn."""
+        """Waits until a moment. Meanwhile the clock advances, and None is yielded for redraws."""
         then, now = parse_time(at), self._clock.now
         if then is not None and now is not None and then > now and self._speed and not self._clock.is_over:
             pause = min((then - now) / self._speed, _LONGEST_PAUSE)

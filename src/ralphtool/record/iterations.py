@@ -1,8 +1,8 @@
-"""An iteration read again: where its files are, what the run recorded about it, and what its agent said and did.
+"""Reads a past iteration: its files, what the run recorded about it, and what its agent said and did.
 
-A transcript, and a run's record too, can be as long as 2 GB: both are read in pieces, and nothing of them is kept. What
-a transcript means only its agent's reader knows. Where that is not to be had (its package is gone, the settings are
-broken, the name stood for something else then) the other readers are tried, and at last it is plain text.
+A transcript or a run's record can be as long as 2 GB, so both are read in pieces and not kept. Only its agent's reader
+understands a transcript. If that is not available (its package is gone, the settings are broken, the name meant
+something else then), the other readers are tried; the last resort is plain text.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 TRANSCRIPT = "transcript.log"
 ERRORS = f"{TRANSCRIPT}.err"
 _BLOCK = 1 << 20
-_HEAD = 256 << 10  # bytes of a transcript that show whose it is
-_HELD = 100  # pieces of output that are kept until it is clear that there is more than that
-_TICK = 0.2  # seconds between two looks at a transcript that grows
+_HEAD = 256 << 10  # bytes of a transcript that identify its agent
+_HELD = 100  # events that are held back until something more meaningful than output appears
+_TICK = 0.2  # seconds between two reads of a growing transcript
 _MEANINGFUL = (Failure, Message, Result, Tool)
 _SHOWN = 8  # names in a message
 
@@ -51,7 +51,7 @@ class IterationFiles:
         self._record = _AttemptReader(layout.events(root, run), self.number)
 
     def read_attempt(self) -> AttemptView | None:
-        """What the run's record says about it by now; None if it is not in there."""
+        """What the run's record says about it so far; None if it is not in there."""
         self._record.read_new_lines()
         return self._record.attempt
 
@@ -63,11 +63,11 @@ class IterationFiles:
         return os.path.join(self.folder, name)
 
 
-# --- which one is meant -----------------------------------------------------------------------------
+# --- finding an iteration ---------------------------------------------------------------------------
 
 
 def find(root: str, name: str | None) -> IterationFiles:
-    """The iteration of an entry, or `RUN:NUMBER`; of a run or a change the last one, and so without a name."""
+    """The iteration of an entry, or `RUN:NUMBER`; for a run, a change or no name, the last one."""
     if name is None:
         return _find_newest(root)
     if found := find_by_entry(root, name):
@@ -86,13 +86,12 @@ def find(root: str, name: str | None) -> IterationFiles:
 
 
 def find_by_entry(root: str, entry: str) -> list[IterationFiles]:
-    """Those that were about an entry, the newest first: before it was judged it may have been cut off, and more often
-    than once."""
+    """The iterations of an entry, the newest first: it may have been cut off, even repeatedly, before it was judged."""
     return [one for one in list_all(root) if one.entry == entry[-200:]]
 
 
 def list_all(root: str) -> Iterator[IterationFiles]:
-    """All that have records, the newest first."""
+    """All iterations with files, the newest first."""
     for run in _list_runs(root):
         yield from _list_of_run(root, run)
 
@@ -116,7 +115,7 @@ def _find_numbered(root: str, run: str, number: str | None) -> IterationFiles:
 
 
 def _list_runs(root: str) -> list[str]:
-    """Of one whose record is gone the transcripts may still be there."""
+    """Includes runs whose record is gone: their transcripts may still exist."""
     known = runs.list_ids(root)
     return [*known, *sorted(_list_folders(layout.runs(root)) - set(known), reverse=True)]
 
@@ -134,7 +133,7 @@ def _list_folders(folder: str) -> set[str]:
         return set()
 
 
-# --- what the record says about it ------------------------------------------------------------------
+# --- its part of the record -------------------------------------------------------------------------
 
 
 class _AttemptReader:
@@ -144,13 +143,13 @@ class _AttemptReader:
         self._reader = LineReader(path)
         self._number = number
         self._view = RunView()
-        self._is_last = False  # of those that have begun: in old records, what follows is about it
+        self._is_last = False  # it is the last to begin: in old records, the events that follow are about it
         self._is_judged = False
         self.attempt: AttemptView | None = None
         self.denied: list[Denied] = []
 
     def read_new_lines(self) -> None:
-        """Reads what was added since the last time, up to the verdict, and the receipt of one that completed."""
+        """Reads what was added since the last time, up to the verdict, or the receipt if it completed."""
         try:
             for line in self._reader.new_without_prose():
                 if self._is_judged:
@@ -158,7 +157,7 @@ class _AttemptReader:
                 if not is_usage(line) and (event := decode(line)):
                     self._apply_event(event)
         except OSError:
-            return  # it can't be read now; perhaps at the next look
+            return  # it can't be read now; perhaps next time
 
     def _apply_event(self, event: RunEvent) -> None:
         if isinstance(event, IterationStarted):
@@ -182,11 +181,11 @@ class _AttemptReader:
         return event.iteration == self._number if event.iteration else self._is_last
 
 
-# --- what its agent said and did --------------------------------------------------------------------
+# --- its transcript ---------------------------------------------------------------------------------
 
 
 def read_events(iteration: IterationFiles, *, follow: bool = False) -> Iterator[Event]:
-    """What the transcript, and the files that some agents leave beside it, tell. `follow` waits for more of it until
+    """The events in the transcript, and in the files that some agents leave beside it. `follow` waits for more until
     the agent has ended."""
     goes_on = _build_waiter(iteration) if follow else _never_continue
     while not os.path.lexists(iteration.path()) and goes_on():
@@ -195,7 +194,7 @@ def read_events(iteration: IterationFiles, *, follow: bool = False) -> Iterator[
     if reader is None:
         yield from decode_plain(read_blocks(iteration, goes_on=goes_on))
         return
-    held: list[Event] | None = []  # until something tells more than output does
+    held: list[Event] | None = []  # until an event is more meaningful than output
     for event in _feed_reader(reader, iteration, goes_on):
         if held is None:
             yield event
@@ -210,7 +209,7 @@ def read_events(iteration: IterationFiles, *, follow: bool = False) -> Iterator[
 
 
 def _read_final_message(reader: Reader) -> Iterator[Event]:
-    """An agent may say nothing but its final message."""
+    """An agent may print nothing but its final message."""
     if message := reader.end(0).message:
         yield Message(message)
 
@@ -218,19 +217,19 @@ def _read_final_message(reader: Reader) -> Iterator[Event]:
 def read_blocks(
     iteration: IterationFiles, name: str = TRANSCRIPT, goes_on: Callable[[], bool] | None = None
 ) -> Iterator[bytes]:
-    """A file of the iteration, in pieces. A transcript that is not there is an error that tells what is."""
+    """A file of the iteration, in pieces. If it does not exist, the error lists the files that do."""
     with open(_open_file(iteration, name), "rb", buffering=0) as file:
         while True:
             while block := file.read(_BLOCK):
                 yield block
             if goes_on is None or not goes_on():
                 break
-        if block := file.read(_BLOCK):  # what came while we asked
+        if block := file.read(_BLOCK):  # added in the meantime
             yield block
 
 
 def check_transcript(iteration: IterationFiles) -> None:
-    """Raises the error at once, before anything is shown."""
+    """Raises the error immediately, before anything is shown."""
     os.close(_open_file(iteration, TRANSCRIPT))
 
 
@@ -242,7 +241,7 @@ def _open_file(iteration: IterationFiles, name: str) -> int:
 
 
 def decode_plain(pieces: Iterable[bytes]) -> Iterator[Event]:
-    """What is nothing but text: whole lines, as long as they are not endless."""
+    """Plain text: whole lines, unless they are extremely long."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     rest = ""
     for piece in pieces:
@@ -274,7 +273,7 @@ def _never_continue() -> bool:
 
 
 def _build_waiter(iteration: IterationFiles) -> Callable[[], bool]:
-    """Waits a moment; tells whether the agent may still say something."""
+    """Builds a function that waits a moment and returns whether the agent may still print something."""
 
     def goes_on() -> bool:
         attempt = iteration.read_attempt()
@@ -287,7 +286,7 @@ def _build_waiter(iteration: IterationFiles) -> Callable[[], bool]:
 
 
 def _read_head(iteration: IterationFiles, goes_on: Callable[[], bool]) -> bytes:
-    """The first lines, as far as they are whole; all of it if not even one is."""
+    """The first complete lines; everything if not even one is complete."""
     head = b""
     for block in read_blocks(iteration, goes_on=goes_on):
         head += block[:_HEAD]
@@ -297,7 +296,7 @@ def _read_head(iteration: IterationFiles, goes_on: Callable[[], bool]) -> bytes:
 
 
 def _feed_reader(reader: Reader, iteration: IterationFiles, goes_on: Callable[[], bool]) -> Iterator[Event]:
-    """Nobody knows any more what came between what on the two outputs: what went wrong is told at the end."""
+    """The order of lines across the two outputs is unknown, so stderr comes at the end."""
     for block in read_blocks(iteration, goes_on=goes_on):
         yield from reader.feed(block)
     if os.path.lexists(iteration.path(ERRORS)):
@@ -306,11 +305,11 @@ def _feed_reader(reader: Reader, iteration: IterationFiles, goes_on: Callable[[]
     yield from reader.rest()
 
 
-# --- whose reader -----------------------------------------------------------------------------------
+# --- choosing a reader ------------------------------------------------------------------------------
 
 
 def _choose_reader(iteration: IterationFiles, head: bytes) -> Reader | None:
-    """A reader that makes something of the transcript: its own agent's, if it can; None if it is plain text."""
+    """A reader that understands the transcript, preferably its own agent's; None if it is plain text."""
     job = Job(prompt=iteration.path("prompt.md"), root=iteration.root, folder=iteration.folder, is_past=True)
     own = _make_runner(_find_agent(iteration), _load_options(iteration))
     if own and _count_meaningful(own, job, head):
@@ -330,7 +329,7 @@ def _load_options(iteration: IterationFiles) -> Mapping[str, Any]:
     try:
         configured = settings.load(iteration.root).agents.get(_find_agent(iteration))
     except InvalidValue:
-        return {}  # whoever looks at a transcript need not fix the settings first
+        return {}  # showing a transcript must not require valid settings
     return structs.asdict(configured) if configured else {}
 
 
@@ -342,6 +341,6 @@ def _make_runner(name: str, options: Mapping[str, Any]) -> Runner | None:
 
 
 def _count_meaningful(runner: Runner, job: Job, head: bytes) -> int:
-    """How much a runner's reader makes of the beginning."""
+    """How many meaningful events a runner's reader finds in the beginning."""
     reader = runner.reader(job)
     return sum(isinstance(event, _MEANINGFUL) for event in (*reader.feed(head), *reader.rest()))

@@ -1,8 +1,8 @@
-"""The lines of a run's record: the one reader of `events.jsonl`, whether it grows, is cut, replaced or removed.
+"""The lines of a run's record: the one reader of `events.jsonl`, which may grow, be truncated, replaced or removed.
 
-A record may be as long as 2 GB, and most of its lines are what agents printed: never more than a block of it, and one
-line, is in memory, and the type of a line is known without decoding it. Standard library only, because `ralphtool runs`
-has to start quickly.
+A record may be as long as 2 GB, and most of its lines are agent output: at most one block and one line of it are in
+memory, and the type of a line is found without decoding it. Standard library only, because `ralphtool runs` must start
+quickly.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ if TYPE_CHECKING:
 
 __all__ = ["LineReader"]
 
-LONGEST = 8 << 20  # bytes of a line; one that is longer was not written by us
+LONGEST = 8 << 20  # bytes of a line; ralphtool writes no longer ones
 _BLOCK = 1 << 20
 _HEAD = 16 << 10
 _TAIL = 64 << 10
 _REMEMBERED = 256  # bytes by which a copy of a record is recognised
 _AT = slice(len('{"at":"'), len('{"at":"2026-03-01T22:00:00.000000Z'))
 _TYPE = slice(_AT.stop, _AT.stop + len('","type":"'))
-_USAGE, _BEGINNING = b'"kind":"usage"', 120  # an event about usage begins so, in so many bytes
+_USAGE, _BEGINNING = b'"kind":"usage"', 120  # a usage event has this text within the first bytes
 _EMITTED = '","type":"agent","event":{"kind":"'
 _KIND = slice(_AT.stop, _AT.stop + len(_EMITTED) + 2)  # the first letters of a kind identify it
 _PROSE = frozenset(f"{_EMITTED}{kind[:2]}".encode() for kind in ("output", "message", "tool", "result", "quota"))
 
 
 class LineReader:
-    """Reads the whole lines of a record as they come, from the first to the last, or from an offset on.
+    """Reads the complete lines of a record as they are written, from the beginning or from an offset.
 
-    The record may be cut, grow, be replaced or removed meanwhile. A line that is too long is left out.
+    Meanwhile the record may grow, be truncated, replaced or removed. A line that is too long is left out.
     """
 
     def __init__(self, path: str, start: int = 0) -> None:
         self.path = path
-        self.offset = start  # where the first line begins that was not returned yet
-        self.is_behind = False  # there was more to be read at the last look
-        self.restarts = 0  # how often the record turned out to be another, and was begun anew
-        self._rest = b""  # the beginning of a line
-        self._skips = start > 0  # what comes is in the middle of a line, which is not wanted
-        self._before = b""  # the last bytes that were read: if they are others now, so is the record
-        self._shrunk = -1  # its size, when it was shorter than what had been read
+        self.offset = start  # the start of the first line that was not returned yet
+        self.is_behind = False  # there was more to read the last time
+        self.restarts = 0  # how often the record was replaced, and reading restarted
+        self._rest = b""  # an incomplete line
+        self._skips = start > 0  # reading is in the middle of a line, which is left out
+        self._before = b""  # the last bytes read: if they differ now, the record was replaced
+        self._shrunk = -1  # its size, if it was shorter than the part already read
 
     def new(self) -> Iterator[bytes]:
-        """All the lines that were added since the last call."""
+        """All lines that were added since the last call."""
         while True:
             yield from self.read()
             if not self.is_behind:
                 return
 
     def new_without_prose(self) -> Iterator[bytes]:
-        """The same, without what agents said and did, which is most of a record, and which only live views show."""
+        """The same, without what agents said and did: that is most of a record, and only live views show it."""
         while True:
             yield from [line for line in self.read() if line[_KIND] not in _PROSE]
             if not self.is_behind:
                 return
 
     def read(self, most: int = _BLOCK, until: int | None = None) -> list[bytes]:
-        """The lines that are whole in the next bytes, at `most` so many, and not beyond `until`."""
+        """The complete lines in the next bytes, of which at most `most` are read, and none beyond `until`."""
         self.is_behind = False
         try:
             fd = files.open_in_project(self.path)
@@ -101,9 +101,9 @@ class LineReader:
         return lines[1:] if lines and len(lines[0]) > LONGEST else lines
 
     def _is_same(self, fd: int, size: int) -> bool:
-        """Whether what was read is still the beginning of the record; if not, it is read from its beginning.
+        """Whether the part already read is still the beginning of the record; if not, reading restarts.
 
-        A run writes its record again if it was removed, and then it is shorter for a moment.
+        A run rewrites its record if it was removed, so for a moment it is shorter.
         """
         position = self.offset + len(self._rest)
         if size < position:
@@ -125,7 +125,7 @@ class LineReader:
 
 
 def read_first_line(fd: int, size: int) -> bytes:
-    """The first line, if it is whole."""
+    """The first line, if it is complete."""
     length = _HEAD
     head = files.read_at(fd, 0, length)
     while b"\n" not in head and length < min(size, LONGEST):
@@ -136,7 +136,7 @@ def read_first_line(fd: int, size: int) -> bytes:
 
 
 def read_last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
-    """The last lines that are whole, one at least if there is one, and whether these are all that there are."""
+    """The last complete lines, at least one if there is one, and whether these are all lines."""
     length = _TAIL
     while True:
         start = max(0, size - length)
@@ -150,24 +150,24 @@ def read_last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
 
 
 def read_type(line: bytes) -> bytes | None:
-    """The type of an event as we write it, without decoding the rest; None for a line of another form."""
+    """The type of an event that ralphtool wrote, without decoding the rest; None for a line in another format."""
     if line[_TYPE] != b'","type":"':
         return None
     return line[_TYPE.stop : line.find(b'"', _TYPE.stop)]
 
 
 def is_prose(line: bytes) -> bool:
-    """Whether a line is what an agent said or did, and not what it used, or how it failed or ended."""
+    """Whether a line is something that an agent said or did, rather than its usage, failure or end."""
     return line[_KIND] in _PROSE
 
 
 def is_usage(line: bytes) -> bool:
-    """Whether a line is one of the few of an agent that say what it used, without decoding it."""
+    """Whether a line is an agent's report of its usage, without decoding it."""
     return _USAGE in line[:_BEGINNING]
 
 
 def parse_fields(line: bytes) -> dict[str, Any] | None:
-    """All fields of an event, those included that this version does not know; None if the line is no event."""
+    """All fields of an event, including those that this version does not know; None if the line is not an event."""
     try:
         event = quickjson.loads(line.decode("utf-8"))
     except ValueError:

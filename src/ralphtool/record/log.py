@@ -1,7 +1,7 @@
-"""What a run does, as it does it: one JSON object a line, in `.ralph/runs/<run>/events.jsonl`.
+"""The events of a run as they happen: one JSON object per line, in `.ralph/runs/<run>/events.jsonl`.
 
-The loop writes it; whoever wants to watch a run reads it, from any process, at any time. There are no callbacks.
-Every event has `at` (when) and `type`; record/events.py has the types and their fields.
+The loop writes it; any process can read it at any time to watch the run. There are no callbacks.
+Every event has `at` (the time) and `type`; record/events.py has the types and their fields.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Log:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.iteration = events.IterationStarted()  # the last that has begun
+        self.iteration = events.IterationStarted()  # the last to begin
         self._lock = threading.Lock()
         self._secrets = secrets.list_values()
         self._fd = self._open()
@@ -39,7 +39,7 @@ class Log:
         os.close(self._fd)
 
     def restore(self) -> bool:
-        """Puts the file back if somebody took it away; tells whether that was so. What we hold open is still whole."""
+        """Restores the file if it was removed or replaced; returns whether it was. The open file is still complete."""
         with self._lock:
             try:
                 if os.path.samestat(os.stat(self.path), os.fstat(self._fd)):
@@ -54,14 +54,14 @@ class Log:
         return True
 
     def add(self, event: Event) -> None:
-        """Adds an event that somebody may build on: it is on the disk when this returns."""
+        """Adds an event that others may rely on: it is on disk when this returns."""
         self.note(event)
         os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
 
     def note(self, event: Event, at: str = "") -> None:
-        """Adds an event that is only to be looked at: the next one that matters takes it to the disk.
+        """Adds an event that is only for display: it is synced to disk together with the next `add`.
 
-        `at` is given for what happened elsewhere, some time before.
+        `at` is given for an event that happened elsewhere, some time ago.
         """
         if isinstance(event, events.IterationStarted):
             self.iteration = event
@@ -74,7 +74,7 @@ class Log:
 
 
 class LaneLog(Log):
-    """The same record, for one of those who write to it side by side: the last iteration that has begun is its own."""
+    """The same record, for one of several lanes that write to it: each has its own last iteration."""
 
     def __init__(self, log: Log) -> None:
         self.path = log.path
@@ -82,7 +82,7 @@ class LaneLog(Log):
         self._log = log
 
     def close(self) -> None:
-        """It is the run's."""
+        """Does nothing: the file belongs to the run."""
 
     def restore(self) -> bool:
         return self._log.restore()

@@ -39,11 +39,11 @@ def find_only(root: str) -> str:
     raise UsageError(f"there are several changes; name one (or use --change NAME): {', '.join(found)}")
 
 
-# --- how far they are -------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------
 
 
 class Overview:
-    """One change in a list. Counts are None where the spec could not be read; `problem` says why."""
+    """One change in a list. Counts are None if the spec could not be read; `problem` says why."""
 
     def __init__(self, name: str, adapter: str, path: str, locked_by: str | None) -> None:
         self.name = name
@@ -51,28 +51,28 @@ class Overview:
         self.adapter = adapter
         self.path = path
         self.locked_by = locked_by
-        self.has_died = False  # its run was killed, and nobody has resumed it yet
+        self.has_died = False  # its run was killed, and has not been resumed yet
         self.stories_total: int | None = None
         self.stories_done: int | None = None
         self.tasks_total: int | None = None
         self.tasks_done: int | None = None
-        self.proofs: dict[str, int] = {}  # how many of the stories that are done are proven, held and so on
+        self.proofs: dict[str, int] = {}  # the number of done stories for each proof state
         self.problem: str | None = None
         self.warnings: list[str] = []
 
     def describe(self) -> str:
-        """How people know it: its title, with the name that commands take."""
+        """Its title, with the name that commands take."""
         return f"{self.title} ({self.name})" if self.title else self.name
 
     def count(self, stories: Sequence[Story], ticked: Collection[str] = ()) -> None:
-        """`ticked` are tasks that an agent at work has ticked: its story is not done by that."""
+        """`ticked` has tasks that a working agent has ticked: they do not make its story done."""
         self.stories_total = len(stories)
         self.stories_done = sum(story.done for story in stories)
         self.tasks_total = sum(len(story.tasks) for story in stories)
         self.tasks_done = sum(task.done or task.id in ticked for story in stories for task in story.tasks)
 
     def as_dict(self) -> dict[str, str | int | None]:
-        """A title is only there where it says more than the name."""
+        """A title is included only if it says more than the name."""
         return {
             "name": self.name,
             **({"title": self.title} if self.title else {}),
@@ -93,7 +93,7 @@ def list_overviews(root: str) -> list[Overview]:
 
 
 def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Overview:
-    """A change as its branch has it, if there is one."""
+    """The overview of a change, from its branch if there is one."""
     one = Overview(place.change, place.ref.partition(":")[0], root, None)
     try:
         if place.error:
@@ -121,10 +121,10 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
 
 
 def _count_proofs(root: str, change: str, stories: Sequence[Story]) -> dict[str, int]:
-    """What the stories that are done claim. A state that can't be read claims nothing: `ralphtool doctor` says why."""
+    """What the done stories claim. Empty for a state that can't be read: `ralphtool doctor` says why."""
     if not os.path.exists(layout.change_state(root, change)):
         return {}
-    from ralphtool.record import questions  # for a change that was never run there is nothing to read
+    from ralphtool.record import questions  # not needed for a change that was never run
 
     try:
         states = questions.load_change_state(root, change).get("stories", {})
@@ -135,7 +135,7 @@ def _count_proofs(root: str, change: str, stories: Sequence[Story]) -> dict[str,
 
 
 def find_running_change(root: str) -> str | None:
-    """The change whose run uses the user's tree now: what is not committed waits aside meanwhile."""
+    """The change whose run uses the user's tree now: uncommitted files are set aside meanwhile."""
     git = branch.git_folder(root)
     if git is None:
         return None

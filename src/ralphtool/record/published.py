@@ -1,6 +1,6 @@
-"""What an issue tracker was told about a change: `.ralph/published/<change>.json`, the commit of each story.
+"""What was published to an issue tracker: `.ralph/published/<change>.json`, the commit of each story.
 
-A story whose commit is not there yet is sent by the next run, so an outage or a kill loses nothing.
+The next run sends each story whose commit is missing there, so an outage or a kill loses nothing.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What waits for a human: one file for each question, in `.ralph/questions/`, that is read and answered in place.
+"""Questions for a human: one file for each, in `.ralph/questions/`, that is read and answered in place.
 
-Which questions wait is told by where the change stands (`.ralph/standing/`), never by the files: a `git clean` is no
-answer. Whoever takes an answer up and whoever writes one take turns, so that none falls in between.
+The change state (`.ralph/standing/`) says which questions are open, never the files: a `git clean` is not an answer.
+Writing an answer and applying one exclude each other, so that no answer is lost in between.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-LONGEST = 16_000  # characters of an answer, or of anything else that a person tells an agent
+LONGEST = 16_000  # characters of an answer, or of any other text from a person to an agent
 _MOST = 1 << 20  # bytes of a question with its answer
 _ANSWER = "## Answer"
 _HINT = (
@@ -30,11 +30,11 @@ _EARLIER_HINT = (
 )
 
 
-_VIA_WEB = "<!-- answered through the web page -->"  # it stands in a line of its own before the answer
+_VIA_WEB = "<!-- answered through the web page -->"  # on a separate line before the answer
 
 
 class OpenQuestion:
-    """A question that waits, and what was answered since, if anything was."""
+    """An open question, and its answer, if there is one already."""
 
     __slots__ = ("answer", "asked", "change", "missing", "path", "prd_id", "story", "text", "title", "why")
 
@@ -64,7 +64,7 @@ def path_of(root: str, name: str) -> str:
 
 
 def render(prd_id: str, fields: Mapping[str, str]) -> str:
-    """One file that a person can read, and answer in place."""
+    """A file that a person can read, and answer in place."""
     parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
     parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
     parts.append(f"{_ANSWER}\n\n{_HINT}\n")
@@ -72,23 +72,23 @@ def render(prd_id: str, fields: Mapping[str, str]) -> str:
 
 
 def read_answer(path: str) -> str | None:
-    """What a person answered; None while the question waits. A `git clean`, a link or a folder is no answer."""
+    """A person's answer; None while the question is open. A `git clean`, a link or a folder is not an answer."""
     return read_answer_and_via(path)[0]
 
 
 def read_answer_and_via(path: str) -> tuple[str | None, str]:
-    """The same, and `web` if it was answered through the page."""
+    """The same, and `web` if it was answered through the web page."""
     text = _read_text(path) or ""
     before, hint, told = _split_at_hint(text)
     via = "web" if told.lstrip().startswith(_VIA_WEB) else ""
     told = told.replace(_VIA_WEB, "", 1) if via else told
-    if not hint:  # they have removed it
+    if not hint:  # the person removed it
         return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None, via
     return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None, via
 
 
 def _read_text(path: str) -> str | None:
-    """The file, if it is one of text: never through a link, which an agent may have put there."""
+    """The file, if it is a text file; links are not followed, because an agent may have created one."""
     try:
         fd = files.open_in_project(path)
     except (OSError, UnsafePath):
@@ -101,7 +101,7 @@ def _read_text(path: str) -> str | None:
 
 
 def _split_at_hint(text: str) -> tuple[str, str, str]:
-    """What stands before our hint, the hint, and what stands behind it. An editor may have broken its lines anew."""
+    """The text before the hint, the hint, and the text after it. An editor may have rewrapped its lines."""
     start = text.rfind(_HINT[:20])
     end = text.find("-->", start) + len("-->")
     if start < 0 or end < start or text[start:end].split() not in (_HINT.split(), _EARLIER_HINT.split()):
@@ -110,9 +110,9 @@ def _split_at_hint(text: str) -> tuple[str, str, str]:
 
 
 def ask(path: str, text: str) -> str | None:
-    """Writes the question, unless it is there already and somebody may be answering it.
+    """Writes the question, unless it is already there and a person may be answering it.
 
-    Tells where something is now that stood there and is no answer to it.
+    If a different file was there, it is archived and its new path is returned.
     """
     files.ensure_folder(os.path.dirname(path))
     away = None
@@ -125,7 +125,7 @@ def ask(path: str, text: str) -> str | None:
 
 
 def archive(path: str) -> str | None:
-    """Keeps an answered question among the answered ones; tells where."""
+    """Moves an answered question to the answered ones; returns its new path."""
     if not os.path.lexists(path):
         return None
     folder, name = os.path.split(path)
@@ -140,20 +140,20 @@ def archive(path: str) -> str | None:
 
 
 def turn(path: str) -> files.FileLock:
-    """Taken by whoever writes an answer, or takes one up, for as long as that takes."""
+    """The lock that is held while an answer is written or applied."""
     folder = os.path.dirname(path)
     files.ensure_folder(folder)
     lock = os.path.join(folder, ".turn")
     if os.path.lexists(lock) and (os.path.islink(lock) or not os.path.isfile(lock)):
-        files.clear(lock)  # an agent put it there: nothing of ours is lost with it
+        files.clear(lock)  # an agent created it: nothing of ralphtool's is lost
     return files.FileLock(lock, here=True, make=True)
 
 
-# --- what waits -------------------------------------------------------------------------------------
+# --- open questions ---------------------------------------------------------------------------------
 
 
 def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
-    """The questions that wait, of one change or of all."""
+    """The open questions of one change or of all."""
     return [one for name in ([change] if change else _list_changes(root)) for one in _list_of_change(root, name)]
 
 
@@ -172,7 +172,7 @@ def _list_of_change(root: str, change: str) -> Iterator[OpenQuestion]:
 
 
 def load_change_state(root: str, change: str) -> dict[str, Any]:
-    """Where a change stands, as it is written down: for whoever only looks, and has to be quick. Empty before a run."""
+    """The change state as plain data, for commands that only read it and must be fast. Empty before the first run."""
     path = layout.change_state(root, change)
     try:
         fields = quickjson.loads(files.read(path).decode())
@@ -203,7 +203,7 @@ def _damaged_error(path: str) -> CorruptState:
 
 
 def reply(root: str, question: OpenQuestion, text: str) -> None:
-    """Writes an answer below the question: the run that goes on takes it up, or else the next one."""
+    """Writes an answer below the question: the current run applies it, or else the next one."""
     told = check_text(text)
     with turn(question.path):
         if not any(one.path == question.path for one in list_open(root, question.change)):
@@ -214,7 +214,7 @@ def reply(root: str, question: OpenQuestion, text: str) -> None:
 
 
 def check_text(text: str) -> str:
-    """What a person says to an agent, fit to be kept."""
+    """A text from a person to an agent, cleaned and checked."""
     told = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
     if not told:
         raise InvalidValue("the text is empty: say what the agent should know or do")

@@ -1,8 +1,8 @@
-"""How a run ended, as far as its summary tells: the one event that is shown without the typed ones.
+"""How a run ended, as far as its summary needs it: the one event that is shown without the typed events.
 
-Building the typed events takes as long as all else that `ralphtool watch` does for a run that is over. The attributes
-are those of `events.RunEnded`, so that a summary is written of either. As there, a field that does not fit is taken for
-absent. Standard library only.
+Building the typed events takes as long as everything else that `ralphtool watch` does for a finished run. The
+attributes are those of `events.RunEnded`, so that a summary can be written from either. As there, a field of the wrong
+type counts as absent. Standard library only.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     EventFields = dict[str, Any]
 
-_MOST = 10**15  # a larger number was never counted
+_MOST = 10**15  # a larger number is not a real count
 
 
 class RunEnd:

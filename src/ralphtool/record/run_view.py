@@ -1,7 +1,7 @@
-"""What a run is after its events: the one projection of a record, which every view draws and every report is made of.
+"""The state of a run after its events: the one projection of a record, from which every view and report is built.
 
-Nothing is drawn here, and no text is made fit to be shown: the views do that. A record may be endless, so every list
-has a maximum, and what is left out is counted. One file: all events change the same few values.
+Nothing is drawn and no text is sanitized here: the views do that. A record may be endless, so every list has a
+maximum, and omitted items are counted. This is one file because all events change the same few values.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ralphtool.record.event_parts import StoryAfter
     from ralphtool.record.events import Event
 
-_STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # that are kept, at the most
+_STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # maximum number kept
 _WORKERS = 20  # of one iteration
 _LANES = 64  # iterations under way at once
 _ID = 200  # characters of an id
@@ -71,37 +71,37 @@ _LONGEST_WAIT = 1e9  # seconds
 
 
 class RunView:
-    """Holds what is known of a run after the events that it was fed."""
+    """The state of a run after the events that were fed to it."""
 
     def __init__(self) -> None:
         self.start = RunStarted()
         self.end: RunEnded | None = None
         self.began: float | None = None
-        self.now = 0.0  # when the last event happened; what agents say is not looked at for that
+        self.now = 0.0  # time of the last event; agent events don't count
         self.stories: dict[str, StoryView] = {}
         self.attempts: list[AttemptView] = []  # in the order in which they began
-        self.current: dict[int, AttemptView] = {}  # iterations under way by their number, the last begun at the end
-        self.spent = ResourceUse()  # by the agents of iterations that are over
+        self.current: dict[int, AttemptView] = {}  # iterations under way by number, the last to begin at the end
+        self.spent = ResourceUse()  # by the agents of finished iterations
         self.waiting: Waiting | None = None
         self.paused: Paused | None = None
-        self.is_pause_requested = False  # it is paused, or will be after this iteration
-        self.steered: Steered | None = None  # what a person said last, until an agent gets it
+        self.is_pause_requested = False  # paused now, or after this iteration
+        self.steered: Steered | None = None  # the last steering command, until an agent gets it
         self.waits: list[Wait] = []
         self.happenings: list[Occurrence] = []
-        self.left_out = 0  # events that there was no room for
-        self._unassigned = AttemptView(start=IterationStarted())  # what belongs to no iteration whose start is known
+        self.left_out = 0  # events that exceeded a maximum
+        self._unassigned = AttemptView(start=IterationStarted())  # for iterations whose start is unknown
         self._open_wait: Wait | None = None
 
     @property
     def state(self) -> str:
-        """What the record says; whether a run without an end is still alive is not in it."""
+        """The state according to the record, which can't show whether a run without an end is still alive."""
         if self.end is not None:
             return self.end.result if self.end.result in ("done", "unproven", "interrupted") else "unfinished"
         return "running" if self.paused is None else "paused"
 
     @property
     def attempt(self) -> AttemptView | None:
-        """The iteration that began last, of those under way."""
+        """The last iteration to begin, among those under way."""
         return next(reversed(self.current.values()), None)
 
     @property
@@ -117,7 +117,7 @@ class RunView:
             self._apply_agent(event)
             return
         at = parse_time(event.at)
-        self.now = max(self.now, self.now if at is None else at)  # clocks may be put back
+        self.now = max(self.now, self.now if at is None else at)  # clocks may be set back
         self.began = at if self.began is None else self.began
         self.waiting = None if isinstance(event, _WORK) else self.waiting
         if take := _APPLY_BY_TYPE.get(type(event)):
@@ -134,11 +134,11 @@ class RunView:
             attempt.reported += used.amount
         elif is_activity(said):
             attempt.last_event = event
-            if isinstance(said, agents.End) and attempt.end is None:  # a second is of one who only looked
+            if isinstance(said, agents.End) and attempt.end is None:  # a second one comes from a blocker check
                 attempt.end = said
 
     def _find_attempt(self, iteration: int) -> AttemptView:
-        """The iteration that an event belongs to; in records that don't say it, the last that began."""
+        """The iteration that an event belongs to; the last to begin, if the record doesn't say."""
         return (self.current.get(iteration) if iteration else self.attempt) or self._unassigned
 
     def _find_story(self, id: str | None) -> StoryView:
@@ -171,7 +171,7 @@ class RunView:
             "",
             False,
             (),
-        )  # whatever it was, it is tried again
+        )  # it is tried again, whatever its state was
         story.tasks_before = story.tasks_done
         story.set_proof("")
         self.paused = self.steered = None
@@ -210,7 +210,7 @@ class RunView:
             self.left_out += 1
 
     def _apply_worker(self, event: WorkerJoined) -> None:
-        """A job begins there: what another worker has not ended does not run any more."""
+        """A job begins on this worker: a gate that another worker did not finish is no longer running."""
         attempt = self._find_attempt(event.iteration) if event.iteration else self._unassigned
         if attempt.gates and attempt.gates[-1].is_running:
             attempt.gates.pop()
@@ -256,7 +256,7 @@ class RunView:
             story.set_state("failed" if event.status in ("failed", "blocked") else "open")
 
     def _pop_current(self, event: Verdict) -> AttemptView | None:
-        """The iteration that is judged. One that does not say its number was alone, and so is no other under way."""
+        """The iteration that is judged. Without a number, iterations ran one at a time, so no other is under way."""
         if event.iteration:
             return self.current.pop(event.iteration, None)
         about = {event.story, event.entry} - {""}
@@ -308,7 +308,7 @@ class RunView:
         story.settle("open", f"you rejected it{why and f': {why}'}")
 
     def _apply_plan(self, event: PlanEdited) -> None:
-        """Stories keep what is known of them under their new ids."""
+        """Moves the state of stories to their new ids."""
         names = {new: old for old, new in event.renumbered}
         known, self.stories = self.stories, {}
         for row in event.stories:
@@ -338,7 +338,7 @@ class RunView:
         if event.action in ("pause", "resume"):
             self.is_pause_requested = event.action == "pause"
         story = self.stories.get((event.story or "")[:_ID])
-        if story is None or story.state == "done":  # of what is done there is nothing to skip, nor to try again
+        if story is None or story.state == "done":  # a done story can't be skipped or retried
             return
         if event.action == "skip":
             story.settle("skipped", f"you skipped it{event.text and f': {event.text}'}")
@@ -373,7 +373,7 @@ class RunView:
         self.paused, self.steered, self.is_pause_requested = None, None, False
 
     def _end_wait(self) -> None:
-        """A wait is over when something goes on, or when its time is."""
+        """A wait ends when work continues, or when its time is up."""
         if self._open_wait and len(self.waits) < _WAITS:
             self.waits.append(structs.replace(self._open_wait, ended=min(self.now, self._open_wait.ended)))
         self._open_wait = None
@@ -402,13 +402,13 @@ class RunView:
             story.is_asking = True
 
     def copy_closed(self, at: float, *, is_over: bool) -> RunView:
-        """How it looks at this moment; this one goes on."""
+        """A closed copy as of this moment; this view stays open."""
         copied = copy.deepcopy(self)
         copied.close(at, is_over=is_over)
         return copied
 
     def close(self, at: float, *, is_over: bool) -> None:
-        """There are no more events for now: what has no end has one at this moment."""
+        """Ends everything that is still open, at this moment, because there are no more events for now."""
         self.now = max(self.now, at)
         for key in list(self.current):
             self._cut_off(key, "cut off" if is_over else "running")

@@ -1,7 +1,7 @@
-"""What lies in `.ralph/runs`: which runs there are, how each ended, and which of them still go on.
+"""The contents of `.ralph/runs`: which runs there are, how each ended, and which are still running.
 
 A record may be as long as 2 GB, and `ralphtool runs` reads twenty of them: only the head and the tail of each are read,
-and only the lines that matter are decoded. Standard library only, because that command has to start quickly.
+and only the lines that matter are decoded. Standard library only, because that command must start quickly.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ RUN_STATES = ("running", "paused", "done", "unproven", "unfinished", "interrupte
 _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
 _SHOWN = 5  # names in a message
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
-_HEARTBEAT_TIMEOUT = 60.0  # seconds: whoever is at work writes to its records more often, by far
+_HEARTBEAT_TIMEOUT = 60.0  # seconds; an active run writes to its records far more often
 
 
 class RunSummary:
-    """One run, as far as the head and the tail of its record tell."""
+    """One run, as far as the head and the tail of its record show."""
 
     __slots__ = (
         *("id", "folder", "path", "root", "change", "agent", "branch", "pid", "began", "ended", "last"),
@@ -45,16 +45,16 @@ class RunSummary:
         self.path = layout.events(root, id)
         self.start: EventFields = {}  # the `run_started` event
         self.end: EventFields | None = None  # the `run_ended` event
-        self.change = _check_name(parse_change(id))  # empty if nobody knows it
+        self.change = _check_name(parse_change(id))  # empty if unknown
         self.agent = self.branch = self.began = self.reason = ""
         self.purpose = ""  # `plan` for the draft of a change
-        self.last = ""  # when it was last heard of
+        self.last = ""  # time of its last event
         self.ended: str | None = None
         self.pid: int | None = None
         self.state = "died"
         self.stories_total = self.stories_done = 0
-        self.proofs: dict[str, int] = {}  # how many of the stories are proven, held and so on; empty in old records
-        self.spent: dict[str, float] = {}  # empty if too little of the record was read to know
+        self.proofs: dict[str, int] = {}  # the number of stories for each proof state; empty in old records
+        self.spent: dict[str, float] = {}  # empty if too little of the record was read
 
     def _apply_start(self, event: EventFields) -> None:
         self.start = event
@@ -93,7 +93,7 @@ class RunSummary:
             self.stories_done, self.proofs = len(done), count_states(get_text(one, "proof") for one in done)
 
 
-# --- which there are --------------------------------------------------------------------------------
+# --- finding runs -----------------------------------------------------------------------------------
 
 
 def list_ids(root: str) -> list[str]:
@@ -107,7 +107,7 @@ def list_ids(root: str) -> list[str]:
 
 
 def _read_mtime(root: str, id: str) -> int | None:
-    """When its record was last written to, which tells runs of one second apart; None if there is no record."""
+    """When its record was last written, which orders runs of the same second; None if there is no record."""
     try:
         info = os.lstat(layout.events(root, id))
     except OSError:
@@ -116,19 +116,19 @@ def _read_mtime(root: str, id: str) -> int | None:
 
 
 def _parse_moment(id: str) -> str:
-    """As in `20260301-220000`; empty where a name has none."""
+    """For example `20260301-220000`; empty if the name has none."""
     end = id[-_MOMENT:]
     is_dated = len(end) == _MOMENT and (end[0], end[9], end[16]) == ("-", "-", "-")
     return end[1:16] if is_dated and (end[1:9] + end[10:16]).isdecimal() else ""
 
 
 def parse_change(id: str) -> str:
-    """The change in the name of a run, which may be cut."""
+    """The change in the name of a run, which may be truncated."""
     return id[:-_MOMENT] if _parse_moment(id) else id
 
 
 def find(root: str, name: str | None) -> RunSummary:
-    """The run of this id, or of a beginning or end that only one has; the newest of a change, or of all."""
+    """The run with this id, or with a unique prefix or suffix of it; the newest run of a change, or of all."""
     known = list_ids(root)
     if not known:
         raise InvalidValue("there are no runs yet: `ralphtool run` starts one")
@@ -156,7 +156,7 @@ def find_newest(root: str, change: str) -> RunSummary | None:
     return None
 
 
-# --- reading one ------------------------------------------------------------------------------------
+# --- reading a run ----------------------------------------------------------------------------------
 
 
 def read_summary(root: str, id: str) -> RunSummary:
@@ -191,7 +191,7 @@ def _read_ends(run: RunSummary, fd: int) -> None:
 
 
 def _parse_whole_end(lines: list[bytes]) -> EventFields | None:
-    """The last event, if it is the end of the run and tells of its stories: then nothing before it matters."""
+    """The last event, if it is the end of the run and lists its stories: then nothing before it matters."""
     if not lines or read_type(lines[-1]) != b"run_ended":
         return None
     event = parse_fields(lines[-1])
@@ -199,7 +199,7 @@ def _parse_whole_end(lines: list[bytes]) -> EventFields | None:
 
 
 def _select_events(lines: list[bytes]) -> Iterator[EventFields]:
-    """The last event, and those before it that tell how the run stands."""
+    """The last event, and those before it that show the state of the run."""
     wanted = (b"verdict", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
     for number, line in enumerate(lines, 1):
         is_wanted = number == len(lines) or read_type(line) in wanted or is_usage(line)
@@ -208,7 +208,7 @@ def _select_events(lines: list[bytes]) -> Iterator[EventFields]:
 
 
 def _select_usage(tail: list[EventFields]) -> list[EventFields]:
-    """What tells the usage of each iteration: its verdict; of one that has none yet, what its agent told so far."""
+    """The events with the usage of each iteration: its verdict, or before that the reports of its agent."""
     verdicts = [number for number, one in enumerate(tail) if one["type"] == "verdict"]
     rest = tail[verdicts[-1] + 1 :] if verdicts else tail
     emitted = [one["event"] for one in rest if one["type"] == "agent" and isinstance(one.get("event"), dict)]
@@ -221,17 +221,17 @@ def _is_paused(tail: list[EventFields]) -> bool:
 
 
 def _check_name(text: str) -> str:
-    """The name of a change, if it can be one: people copy commands with it."""
+    """The name of a change, if it is valid: people copy commands that contain it."""
     return text if project.is_name(text) else ""
 
 
 def _was_done(story: EventFields) -> bool:
-    """Whether a story was done when its run began; records of older versions tell no state."""
+    """Whether a story was done when its run began; records of older versions have no state."""
     return story.get("state") == "done" if "state" in story else story.get("done") is True
 
 
 def measure_duration(run: RunSummary) -> float | None:
-    """How long a run took, or takes until now; None if its record doesn't tell."""
+    """How long a run took, or has taken so far; None if its record doesn't say."""
     from datetime import UTC, datetime
 
     try:
@@ -240,20 +240,20 @@ def measure_duration(run: RunSummary) -> float | None:
         end = now if run.state in ("running", "paused") else datetime.fromisoformat(run.last)
         return max(0.0, (end - began).total_seconds())
     except (ValueError, TypeError, OverflowError):
-        return None  # of another version: without a moment, or without a time zone
+        return None  # from another version: without a time, or without a time zone
 
 
-# --- does it go on? ---------------------------------------------------------------------------------
+# --- is it still running? ---------------------------------------------------------------------------
 
 
 def is_alive(run: RunSummary) -> bool:
-    """Whether a run without an end still goes on: one that was killed looks the same in its record."""
+    """Whether a run without an end is still running: in its record, one that was killed looks the same."""
     lock = _find_lock(run)
     if lock is None:
         return run.pid is not None and _has_recent_writes(run) and _began_before(run.pid, run.began)
     if lock.owner is not None and lock.owner["machine"] == locks.describe_process()["machine"]:
         return not lock.has_dead_owner
-    # Of a process on another machine nothing can be known from here, but what it writes.
+    # A process on another machine can be observed from here only by what it writes.
     return _has_recent_writes(run) or _is_resting(run)
 
 
@@ -267,18 +267,18 @@ def _find_lock(run: RunSummary) -> locks.ChangeLock | None:
 
 
 def _has_recent_writes(run: RunSummary) -> bool:
-    """Whether it wrote to its records just now. The file `processes` is touched every second while a program runs."""
+    """Whether it wrote to its records recently. The file `processes` is touched every second while a program runs."""
     for path in (run.path, os.path.join(run.folder, "processes")):
         try:
             if time.time() - os.lstat(path).st_mtime < _HEARTBEAT_TIMEOUT:
                 return True
         except OSError:
-            continue  # there is none, or none any more
+            continue  # it does not exist, or no longer does
     return False
 
 
 def _is_resting(run: RunSummary) -> bool:
-    """Whether it said that it would be silent: it is paused, or waits for a moment that has not come yet."""
+    """Whether it is expected to be silent: it is paused, or waits for a time in the future."""
     try:
         fd = files.open_in_project(run.path)
     except (OSError, UnsafePath):
@@ -302,9 +302,9 @@ def _is_past(moment: str) -> bool:
 
 
 def _began_before(pid: int, moment: str) -> bool:
-    """Whether a process of this number was there at that moment: then it is the same, and no later one.
+    """Whether the process with this id already existed at that time: then it is the same one, not a later one.
 
-    For the moments in which a run holds no lock any more and has not told its end yet.
+    For the short time in which a run no longer holds a lock and has not yet recorded its end.
     """
     from datetime import datetime
 

@@ -1,8 +1,8 @@
 """Steering commands, from a person to a run: one small file for each, in `.ralph/steering/<change>/`.
 
-Any process may write one at any time; files appear whole, and no writer waits for another. The run looks there a few
+Any process may write one at any time; files appear complete, and no writer waits for another. The run looks there a few
 times a second, records what it found as an event, and applies it when it can. The file is removed only when the command
-is part of the change state. So a kill loses nothing, and a command that was not applied holds for the next run as well.
+is part of the change state. So a kill loses nothing, and a command that was not applied is left for the next run.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Action = Literal["pause", "resume", "stop", "stop-after", "guide", "forget", "re
 ACTIONS: tuple[Action, ...] = (
     *("pause", "resume", "stop", "stop-after", "guide", "forget", "retry", "skip", "accept", "reject"),
 )
-MAX_GUIDANCE = 20  # things that are told for a story, or for all, and kept
-JUDGEMENTS: tuple[Action, ...] = ("accept", "reject")  # which no agent may send
+MAX_GUIDANCE = 20  # texts kept for a story, or for all stories
+JUDGEMENTS: tuple[Action, ...] = ("accept", "reject")  # no agent may send these
 _LONGEST_NAME = 200
-_LONGEST = 200_000  # bytes: what is bigger was not written by us
+_LONGEST = 200_000  # bytes; ralphtool writes no larger ones
 
 
 class SteeringCommand:
-    """One thing that a person said."""
+    """One command from a person."""
 
     __slots__ = ("action", "at", "by", "entry", "id", "run", "sender", "story", "text", "via")
 
@@ -47,16 +47,16 @@ class SteeringCommand:
         sender: object = None,
         via: str = "",
     ) -> None:
-        self.id = id  # the name of its file: those that were said later come later
+        self.id = id  # the name of its file; later commands sort later
         self.action = action
         self.story = story
         self.text = text
-        self.run = run  # the only run that it is meant for, if it is
+        self.run = run  # the only run that it is meant for, if there is one
         self.at = at
-        self.by = by  # who said it, where that matters
-        self.entry = entry  # the attempt that it is about, if it is about one
-        self.sender = sender  # the process that said it, where that matters
-        self.via = via  # `web` if it was said through the page
+        self.by = by  # who sent it, if that matters
+        self.entry = entry  # the attempt that it is about, if any
+        self.sender = sender  # the process that sent it, if that matters
+        self.via = via  # `web` if it was sent through the web page
 
 
 def folder_of(root: str, change: str) -> str:
@@ -73,7 +73,7 @@ def send(
     run: str | None = None,
     **more: Any,
 ) -> str:
-    """Says something to the run of a change, or to the next one; tells its id. It lasts when this returns."""
+    """Sends a command to the current or next run of a change; returns its id. It is on disk when this returns."""
     folder = folder_of(root, change)
     for above in (layout.folder(root), os.path.dirname(folder), folder):
         files.ensure_folder(above)
@@ -95,7 +95,7 @@ def send(
 
 
 def _next_timestamp(folder: str) -> int:
-    """Later than all that was said before, whatever somebody did to the clock."""
+    """Later than all earlier commands, even if the clock was changed."""
     said = [int(name[:20]) for name in os.listdir(folder) if name[:20].isdecimal() and name[20:21] == "-"]
     return max([time.time_ns(), *(moment + 1 for moment in said)])
 
@@ -105,13 +105,13 @@ def _create_file(path: str, data: bytes) -> None:
     try:
         files.publish(aside, path)
     except FileExistsError:
-        pass  # another process was quicker to say the same
+        pass  # another process was faster to write the same
     finally:
         files.finish_publish(aside, path)
 
 
 def list_pending(root: str, change: str, known: Collection[str] = ()) -> list[SteeringCommand]:
-    """What was said and is still to be taken up, in the order in which it was said; but for what is `known`."""
+    """The commands that are not applied yet, in the order in which they were sent, without those in `known`."""
     folder = folder_of(root, change)
     try:
         names = sorted(os.listdir(folder))
@@ -124,7 +124,7 @@ def list_pending(root: str, change: str, known: Collection[str] = ()) -> list[St
 
 
 def _read_command(folder: str, name: str) -> SteeringCommand | None:
-    """A file that is no steering command is left alone."""
+    """A file that is not a steering command is left alone."""
     try:
         fd = files.open_in_project(os.path.join(folder, name))
     except (OSError, UnsafePath):
@@ -146,7 +146,7 @@ def _read_command(folder: str, name: str) -> SteeringCommand | None:
 
 
 def _clean(text: str) -> str:
-    """Fit to be written: somebody else may have made the file."""
+    """Text that can be written: the file may not be ralphtool's."""
     return text.encode("utf-8", "replace").decode()[: questions.LONGEST]
 
 
@@ -163,7 +163,7 @@ def is_paused(root: str, change: str) -> bool:
 
 
 def list_guidance(root: str, change: str) -> list[tuple[str | None, str]]:
-    """What a person told the agent and still holds: the story that it is for, if it is for one, and the words."""
+    """A person's guidance that is still valid: the story that it is for, if any, and the text."""
     fields = questions.load_change_state(root, change)
     found: list[tuple[str | None, str]] = [(None, text) for text in fields.get("told") or ()]
     found += [(id, text) for id, one in fields.get("stories", {}).items() for text in one.get("told") or ()]
@@ -176,11 +176,11 @@ def list_guidance(root: str, change: str) -> list[tuple[str | None, str]]:
 
 
 def remove_applied(root: str, change: str, ids: Collection[str]) -> None:
-    """Removes words that have become a part of where the change stands."""
+    """Removes commands that have become part of the change state."""
     for id in ids:
         files.remove(os.path.join(folder_of(root, change), os.path.basename(id)))
 
 
 def clear(root: str, change: str) -> None:
-    """Nobody is there any more who could take anything up."""
+    """Removes all commands, because no run will apply them any more."""
     files.clear(folder_of(root, change))

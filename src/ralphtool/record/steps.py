@@ -1,6 +1,6 @@
-"""A recorded run as values: its iterations, what each of them used up, and what every decision was made of.
+"""A recorded run as values: its iterations, their expense, and the inputs of every decision.
 
-A record may have been cut, damaged, or written by another version: what can't be read is passed over.
+A record may be truncated, damaged, or written by another version: unreadable parts are skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 LIMITS = tuple(
     name for name in settings.list_limits() if name != "silence"
-)  # no record has how long an agent was silent
+)  # no record says how long an agent was silent
 
 
 class Expense(Struct, frozen=True):
@@ -50,41 +50,41 @@ def sum_expenses(parts: Iterable[Expense]) -> Expense:
 
 
 class DecisionInput(Struct, frozen=True):
-    """What a decision was made of."""
+    """The inputs of a decision."""
 
     verdict: Verdict
     past: RecoveryContext
     policy: RecoveryPolicy
 
     def decide_again(self, attempts: float | None = None) -> RecoveryDecision:
-        """The decision, as it was or with another number of attempts."""
+        """The decision with the same inputs, or with another number of attempts."""
         policy = self.policy if attempts is None else structs.replace(self.policy, attempts=int(attempts))
         return decide(self.verdict, self.past, policy)
 
 
 class RecordedIteration(Struct, kw_only=True):
-    """One iteration, as it was recorded."""
+    """One recorded iteration."""
 
     change: str
     story: str
     entry: str
     attempt: int
-    begun: float  # seconds after the run's beginning
+    begun: float  # seconds after the start of the run
     task: str | None = None
-    status: str = ""  # empty: it was cut off, and nobody judged it
+    status: str = ""  # empty: it was cut off, and not judged
     summary: str = ""
     action: str = ""
     reason: str = ""
     given: DecisionInput | None = None
     open_tasks: int = 1
-    has_ticked: bool = False  # the task that it was asked for
+    has_ticked: bool = False  # its own task, if it is a chunk
     spent: Expense = Expense()
     agent_seconds: float = 0.0
-    early: float = 0.0  # the share of what it used that it told before its last word on that
+    early: float = 0.0  # the share of its usage that it reported before its last report
 
     @property
     def used(self) -> int:
-        """The attempts that are used up with it."""
+        """The number of attempts that are used after it."""
         counts = self.status in ("failed", "blocked", "partial") and not (self.status == "partial" and self.has_ticked)
         return self.given.past.attempts if self.given else self.attempt - 1 + counts
 
@@ -100,11 +100,11 @@ class RecordedRun(Struct, kw_only=True):
     ended_by: str = ""  # the limit that ended it
 
 
-# --- reading what was recorded ----------------------------------------------------------------------
+# --- reading a record -------------------------------------------------------------------------------
 
 
 def read_run(lines: Iterable[bytes]) -> RecordedRun | None:
-    """The run that the lines of its events tell of; None if they don't tell how it began."""
+    """The run described by these lines; None if they don't contain its start."""
     view, is_begun = RunView(), False
     for event in map(decode, lines):
         is_begun = is_begun or (isinstance(event, RunStarted) and bool(event.run))
@@ -159,12 +159,12 @@ def _add_verdict(step: RecordedIteration, one: AttemptView, verdict: events.Verd
 def _seconds_between(one: str, other: str) -> float:
     try:
         return max((datetime.fromisoformat(other) - datetime.fromisoformat(one)).total_seconds(), 0.0)
-    except (ValueError, TypeError):  # no moments, or one of them without its zone
+    except (ValueError, TypeError):  # not times, or one without a time zone
         return 0.0
 
 
 def _find_limit(reason: str) -> str:
-    """The limit that a run names as the reason of its end."""
+    """The limit that a run names as the reason for its end."""
     found = re.search(r"\(--([a-z-]+)\)$", reason)
     name = found[1].replace("-", "_") if found else ""
     return name if name in LIMITS else ""
@@ -177,11 +177,11 @@ def parse_input(value: object) -> DecisionInput | None:
         return None
 
 
-# --- records that don't say what a decision was made of ---------------------------------------------
+# --- records without the inputs of decisions --------------------------------------------------------
 
 
 def rebuild_input(run: RecordedRun, step: RecordedIteration, before: RecordedIteration | None) -> DecisionInput | None:
-    """As well as the rest of the record tells. Whoever uses it checks first whether it decides the same."""
+    """Rebuilds the inputs from the rest of the record. The caller must check that they give the same decision."""
     attempts = int(run.limits.get("attempts", 0))
     if not step.status or not attempts:
         return None

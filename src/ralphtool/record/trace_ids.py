@@ -1,7 +1,7 @@
-"""The ids of a run in OpenTelemetry. They follow from its name, so that whoever needs one can work it out.
+"""The ids of a run in OpenTelemetry. They are derived from its name, so any process can compute them.
 
-`ralphtool otel` gives its spans these ids, and every agent gets that of its own span as `TRACEPARENT`: spans that an
-agent sends itself hang below it.
+`ralphtool otel` gives its spans these ids, and every agent gets the id of its span as `TRACEPARENT`: spans that an
+agent sends itself are its children.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ def build_trace_id(run: str) -> str:
 
 
 def build_span_id(run: str, kind: str, iteration: int = 0, nth: int = 0) -> str:
-    """16 hex digits: the span that is the nth of its kind in an iteration."""
+    """16 hex digits: the nth span of its kind in an iteration."""
     return _hash(f"{run}\n{kind}\n{iteration}\n{nth}", 8)
 
 
 def build_traceparent(run: str, iteration: int, nth: int = 0) -> str:
-    """The span of an agent as W3C's trace context has it. The second agent of an iteration checks a blocker."""
+    """The span of an agent as W3C trace context. The second agent of an iteration checks a blocker."""
     return f"00-{build_trace_id(run)}-{build_span_id(run, 'agent', iteration, nth)}-01"
 
 

@@ -1,4 +1,4 @@
-"""What a view of a run is made of: stories, attempts, gates, waits, and what else happened."""
+"""The parts of a run view: stories, attempts, gates, waits, and other occurrences."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 StoryStateName = Literal["done", "waiting", "failed", "skipped", "open"]
 STORY_STATES: tuple[StoryStateName, ...] = ("done", "waiting", "failed", "skipped", "open")
 _ID = 200  # characters of an id
-_LAST, _LONGEST_WAIT = 7_000_000_000, 1e9  # seconds: since the epoch, to the year 2191; and of a wait
+_LAST, _LONGEST_WAIT = 7_000_000_000, 1e9  # seconds: since the epoch (the year 2191), and of a wait
 
 
 def parse_time(at: str) -> float | None:
-    """A moment in RFC 3339 as seconds since the epoch; None for one in which no agent can have run."""
+    """An RFC 3339 time as seconds since the epoch; None if no agent can have run at that time."""
     try:
         found = datetime.fromisoformat(at[:40])
         seconds = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
@@ -50,7 +50,7 @@ def parse_time(at: str) -> float | None:
 
 
 class ResourceUse(Struct, frozen=True):
-    """What a piece of work took."""
+    """The resources that a piece of work used."""
 
     seconds: float = 0.0
     input_tokens: int = 0
@@ -67,12 +67,12 @@ class ResourceUse(Struct, frozen=True):
 
     @property
     def amount(self) -> float:
-        """How much it is, to be compared: tokens where they are known, else dollars."""
+        """An amount for comparison: tokens if they are known, else dollars."""
         return self.input_tokens + self.output_tokens or self.cost
 
 
 class Wait(Struct, frozen=True):
-    """A time in which nothing was done."""
+    """A period without work."""
 
     kind: Literal["wait", "pause"]
     began: float
@@ -86,7 +86,7 @@ OccurredEvent = (
 
 
 class Occurrence(Struct, frozen=True):
-    """Something besides the work that people should know: a notice, a hand-over, what a person said."""
+    """Something besides the work that people should know: a notice, a hand-over, a steering command."""
 
     at: float
     event: OccurredEvent
@@ -108,20 +108,20 @@ class AttemptView(Struct, kw_only=True):
     """One iteration. Times are seconds since the epoch; 0 is unknown."""
 
     start: IterationStarted
-    worker: str = ""  # who works on it now, where that is another machine
-    workers: list[WorkerJoined] = []  # all who have, one after the other
+    worker: str = ""  # the worker that has it now, if on another machine
+    workers: list[WorkerJoined] = []  # all that have worked on it, in order
     began: float = 0.0
-    queued: float = 0.0  # when its agent had ended, where others work beside it
+    queued: float = 0.0  # when its agent ended, if iterations run side by side
     ended: float = 0.0
-    status: str = ""  # how it was judged; empty while it is under way, `cut off` if it never was
-    phase: Literal["", "waiting", "merging"] = ""  # where others work beside it: of being merged with their work
+    status: str = ""  # of its verdict; empty while it is under way, `cut off` if it was never judged
+    phase: Literal["", "waiting", "merging"] = ""  # of merging its work, if iterations run side by side
     gates: list[GateView] = []
-    last_event: Agent | None = None  # the last word of the agent
-    end: agents.End | None = None  # what the agent said of its own end
-    used: ResourceUse = ResourceUse()  # what the agent reported so far
+    last_event: Agent | None = None  # the last activity of the agent
+    end: agents.End | None = None  # the agent's own report of its end
+    used: ResourceUse = ResourceUse()  # as reported by the agent so far
     last_used: ResourceUse = ResourceUse()  # the last of these reports
-    reported: float = 0.0  # the amount of all of them
-    work: ResourceUse = ResourceUse()  # what the agent's part took, once it is over
+    reported: float = 0.0  # the total amount of these reports
+    work: ResourceUse = ResourceUse()  # of the agent's part, once it is over
     gate_seconds: float = 0.0
     verdict: Verdict | None = None
     decision: Decision | None = None
@@ -130,12 +130,12 @@ class AttemptView(Struct, kw_only=True):
 
     @property
     def worker_names(self) -> tuple[str, ...]:
-        """All who have worked on it on other machines, each once."""
+        """All workers on other machines that have worked on it, each once."""
         return tuple(dict.fromkeys(one.worker for one in self.workers))
 
     @property
     def last_gates(self) -> list[GateView]:
-        """Those before the agent's work, or those after it: whichever ran last."""
+        """The gates before the agent's work, or those after it: whichever ran last."""
         number = len(self.gates)
         while number and self.gates[number - 1].event.when == self.gates[-1].event.when:
             number -= 1
@@ -152,30 +152,30 @@ class StoryView(Struct, kw_only=True):
     was_done: bool = False  # before the run
     tasks_done: int = 0
     tasks_total: int = 0
-    tasks_before: int = 0  # that were done when its last attempt began
-    ticked: tuple[str, ...] = ()  # tasks that the agent at work has ticked, as far as it was told
+    tasks_before: int = 0  # done when its last attempt began
+    ticked: tuple[str, ...] = ()  # tasks that the current agent has ticked, as far as reported
     depends_on: tuple[str, ...] = ()
     why: str = ""
     commit: str = ""
-    proof: str = ""  # what its "done" claims; empty in old records, and while it is not done
+    proof: str = ""  # what its "done" claims; empty in old records, and if it is not done
     proof_why: str = ""
     receipt: Receipt | None = None
     attempts: list[AttemptView] = []
     question: Question | None = None
     answer: str = ""
     is_asking: bool = False  # its question is still open
-    is_late: bool = False  # nothing but the end of the run names it
-    is_settled: bool = False  # a person decided about it since it was last worked on, whatever that work comes to
+    is_late: bool = False  # only the end of the run names it
+    is_settled: bool = False  # a person decided about it after its last attempt began: that overrides the attempt
 
     def begin(self, row: StoryBefore) -> None:
-        """As earlier runs have left it; records of older versions have no state."""
+        """Sets the state that earlier runs left; records of older versions have none."""
         self.title, self.optional, self.depends_on = row.title, row.optional, row.depends_on
         self.tasks_done, self.tasks_total = row.tasks_done, row.tasks_total
         self.state = parse_state(row.state, "done" if row.done else "open")
         self.was_done, self.proof = self.state == "done", row.proof
 
     def edit(self, row: StoryBefore) -> None:
-        """The plan has it in other words, or with another id, now."""
+        """Applies an edit of the plan: new words, or a new id."""
         is_same = self.state == parse_state(row.state, "open")
         self.id, self.title, self.optional, self.depends_on = row.id, row.title, row.optional, row.depends_on
         self.tasks_done, self.tasks_total = row.tasks_done, row.tasks_total
@@ -190,7 +190,7 @@ class StoryView(Struct, kw_only=True):
         self.proof, self.proof_why, self.receipt = proof[:_ID], why, receipt
 
     def is_known_worker(self, event: WorkerJoined) -> bool:
-        """Whether the iteration was with that worker already: it goes on with the gates, say."""
+        """Whether the iteration was already on that worker: it continues with the gates, for example."""
         own = [one for one in self.attempts if (one.start.iteration or one.start.number) == event.iteration]
         before = [joined.worker for one in own for joined in one.workers if joined.at < event.at]
         return before[-1:] == [event.worker[:_ID]]

@@ -1,4 +1,4 @@
-"""Which line of `[sandbox]` would help a program that misses something in its box: found by what it said."""
+"""Suggests a `[sandbox]` setting for a program that lacks something in its box, from its output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
 _HIDDEN = ("/home", "/root", "/tmp", "/var/tmp", "/run")  # noqa: S108 - what a box does not show
-# Nobody should be asked to show these to an agent.
+# Never suggest showing these to an agent.
 _SECRETS = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".netrc", ".docker", ".config/gcloud", ".config/gh")
 _LACKS = re.compile(
     r"no such file|not found|cannot (?:open|find|read|stat|access)|can't (?:open|find|read)"
@@ -35,9 +35,9 @@ _CONNECT_SECONDS = 0.5
 def suggest(
     said: str, top: str, home: str, denied: Iterable[str] = (), *, shown: Sequence[str] = (), is_claim: bool = False
 ) -> str:
-    """The setting that shows what is missed; empty if none can be found. `denied` are settings that the network's
-    rules named themselves; `top` is the project, which the box has anyway, as what is `shown`. In the output of a
-    program, a path counts where it is said to be missing; in a claim that somebody is blocked, every path does."""
+    """The setting that makes the missing thing available; empty if none is found. `denied` has settings that the
+    network rules named themselves; the box already has the project, `top`, and the paths in `shown`. In the output of
+    a program only paths that it reports as missing count; in an agent's claim to be blocked, every path does."""
     said = said[:_LONGEST]
     has = [top, *shown, *list_shown(home, os.environ, ())]
     if path := next(_find_hidden_paths(said, has, home, is_claim=is_claim), ""):
@@ -49,7 +49,7 @@ def suggest(
 
 
 def _find_hidden_paths(said: str, shown: Sequence[str], home: str, *, is_claim: bool) -> Iterator[str]:
-    """Files of this machine that are there, but not in a box."""
+    """Files that exist on this machine, but not in a box."""
     for line in said.splitlines():
         for word in _PATH.findall(line) if is_claim or _LACKS.search(line) else ():
             path = os.path.normpath(_expand(word.rstrip(".!"), home))

@@ -1,7 +1,7 @@
-"""Files below a folder that other programs fill: no step on the way to them goes through a link.
+"""Access to files below a folder that other programs write to, without following links on the way.
 
-Agents and gates can put a link in the place of any folder of theirs. Whoever moves, writes or removes a file there by
-its path would do so wherever the link leads. Here every folder on the way is opened by itself, from the one above it.
+Agents and gates can replace any folder there by a link. Moving, writing or removing a file by its path would then
+happen wherever the link leads. Here every folder on the way is opened separately, from the one above it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def make_folder(top: str, path: str) -> None:
-    """Makes a folder below another. What is in its way, a link or a file, is removed."""
+    """Creates a folder below another. A link or a file in its place is removed."""
     place = top
     for part in filter(None, path.split("/")):
         place = os.path.join(place, part)
@@ -36,7 +36,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def is_reached(top: str, path: str) -> bool:
-    """Whether the folder of a path is there, without a link on the way to it."""
+    """Whether the folder of a path exists, without a link on the way to it."""
     try:
         with _open_parent(top, path):
             return True
@@ -45,13 +45,13 @@ def is_reached(top: str, path: str) -> bool:
 
 
 def clear(top: str, path: str) -> None:
-    """Removes whatever is there. What lies behind a link is somebody else's, and left alone."""
+    """Removes whatever is there, unless a link is on the way to it."""
     if is_reached(top, path):
         files.clear(os.path.join(top, path))
 
 
 def unlink(top: str, path: str) -> None:
-    """Removes a file; one that is gone, or lies behind a link, is fine."""
+    """Removes a file; it is not an error if it is gone, or behind a link."""
     try:
         with _open_parent(top, path) as folder:
             os.unlink(os.path.basename(path), dir_fd=folder)
@@ -63,7 +63,7 @@ def unlink(top: str, path: str) -> None:
 
 
 def move(top: str, path: str, to: str, new: str) -> None:
-    """Moves a file, a link or a folder from below one folder to below another, in place of what is there."""
+    """Moves a file, a link or a folder from below one folder to below another, and replaces what is there."""
     make_folder(to, os.path.dirname(new))
     clear(to, new)
     with _open_parent(top, path) as source, _open_parent(to, new) as target:
@@ -76,7 +76,7 @@ def move(top: str, path: str, to: str, new: str) -> None:
 
 
 def _move_to_other_disk(top: str, path: str, to: str, new: str) -> None:
-    """Both parents were reached without a link, and nothing is at the new place."""
+    """Both parents were reached without a link, and there is nothing at the new place."""
     source, target = os.path.join(top, path), os.path.join(to, new)
     if os.path.isdir(source) and not os.path.islink(source):
         shutil.copytree(source, target, symlinks=True)
@@ -86,7 +86,7 @@ def _move_to_other_disk(top: str, path: str, to: str, new: str) -> None:
 
 
 def copy_file(source: str, top: str, path: str) -> None:
-    """Copies a plain file, in place of what is there."""
+    """Copies a plain file, and replaces what is there."""
     make_folder(top, os.path.dirname(path))
     clear(top, path)
     with open(source, "rb") as old:
@@ -107,7 +107,7 @@ def _create(top: str, path: str, mode: int) -> int:
 
 @contextmanager
 def _open_parent(top: str, path: str) -> Iterator[int]:
-    """The folder that a path lies in; OSError where a link, or anything else, is in its place."""
+    """The folder that contains a path; raises OSError if a link, or anything else, is in its place."""
     fd = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for part in filter(None, os.path.dirname(path).split("/")):
@@ -119,10 +119,10 @@ def _open_parent(top: str, path: str) -> Iterator[int]:
 
 
 def sweep(top: str, *, with_links: bool = False) -> None:
-    """Removes what is neither a file, a folder nor a link: whoever opened it could wait for ever. And opens folders
-    that their owner may not look into."""
+    """Removes everything that is neither a file, a folder nor a link: opening it could block forever. Makes folders
+    accessible that their owner can't read."""
     if with_links and os.path.islink(top):
-        files.clear(top)  # what it leads to is somebody else's
+        files.clear(top)  # only the link, not its target
         return
     for entry in _walk(top):
         is_link = entry.is_symlink()
@@ -131,13 +131,13 @@ def sweep(top: str, *, with_links: bool = False) -> None:
 
 
 def open_folders(top: str) -> None:
-    """Lets their owner look into all folders below one, and into that."""
+    """Makes a folder, and all folders below it, accessible to their owner."""
     for _ in _walk(top):
         pass
 
 
 def _walk(top: str) -> Iterator[os.DirEntry[str]]:
-    """All that is no folder."""
+    """Everything that is not a folder."""
     waiting = [top]
     while waiting:
         for entry in _scan(waiting.pop()):
@@ -148,7 +148,7 @@ def _walk(top: str) -> Iterator[os.DirEntry[str]]:
 
 
 def _scan(folder: str) -> list[os.DirEntry[str]]:
-    """What is in a folder; nothing where an agent removed it meanwhile."""
+    """The contents of a folder; empty if an agent removed it meanwhile."""
     try:
         mode = stat.S_IMODE(os.lstat(folder).st_mode)
         if mode & 0o700 != 0o700:

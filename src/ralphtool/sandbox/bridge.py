@@ -1,13 +1,13 @@
-"""Joins the loopback of a box to the proxy outside of it. A program of its own, which runs in the box:
+"""Connects the loopback of a box to the proxy outside it. A separate program, which runs in the box:
 
     python -I -S bridge.py SOCKET PORT [HOSTPORT…] -- program arguments…
 
-It listens on the box's loopback, leaves a process there that forwards every connection to the proxy's Unix socket, and
-then becomes the program. So the program has the process id, the streams, the signals and the exit status that it would
-have without a bridge, and nothing has to pass them on. On PORT the proxy itself answers. What comes to a HOSTPORT goes
-to the same port of the host, by way of the proxy, which may refuse it.
+It listens on the box's loopback, leaves a process that forwards every connection to the proxy's Unix socket, and then
+becomes the program. So the program has the same process id, streams, signals and exit status as without a bridge, and
+nothing needs to pass them on. On PORT the proxy itself answers. A connection to a HOSTPORT goes to the same port of the
+host through the proxy, which may refuse it.
 
-`network` imports it for what both need. Standard library only, and at the start little of that: every program of a run
+`network` imports it for shared code. Standard library only, and little of that at the start: every program of a run
 waits for it.
 """
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Sequence
 
-# The names of the proxy's socket and of this program, compiled, in the folder that the box is shown.
+# The names of the proxy's socket and of this compiled program, in the folder that is mounted in the box.
 SOCKET, COMPILED = "proxy", "bridge.pyc"
 _WAITING = 128  # connections that may wait to be accepted
 _BLOCK = 1 << 16
-_PAUSE = 1.0  # seconds between two looks at a program that the system can't watch
-_NOT_FOUND, _NOT_RUNNABLE = 127, 126  # exit codes, as shells have them
+_PAUSE = 1.0  # seconds between two checks of a program, if the system can't watch it
+_NOT_FOUND, _NOT_RUNNABLE = 127, 126  # the exit codes of shells
 _LONGEST_ANSWER = 4096
 _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1  # of a network interface, for Linux
 
@@ -38,7 +38,7 @@ _GET_FLAGS, _SET_FLAGS, _IS_UP = 0x8913, 0x8914, 1  # of a network interface, fo
 
 
 def listen(port: int) -> list[_socket.socket]:
-    """The sockets that listen on a port of the loopback, for IPv6 too where there is that."""
+    """The sockets that listen on a port of the loopback, also for IPv6 if available."""
     found = [_listen_on(_socket.AF_INET, ("127.0.0.1", port))]
     try:
         found.append(_listen_on(_socket.AF_INET6, ("::1", port)))
@@ -56,7 +56,7 @@ def _listen_on(family: int, address: tuple[str, int]) -> _socket.socket:
 
 
 def bring_loopback_up() -> None:
-    """Usually it is: whatever makes a box does that."""
+    """Usually it is already up: the program that creates a box does that."""
     import fcntl
 
     made = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
@@ -67,7 +67,7 @@ def bring_loopback_up() -> None:
             changed = (flags | _IS_UP).to_bytes(2, sys.byteorder)
             fcntl.ioctl(made.fileno(), _SET_FLAGS, asked[:16] + changed + asked[18:])
     except OSError:
-        pass  # we may not, or there is none: connecting will fail, and say so
+        pass  # not permitted, or there is none: connecting will fail with an error
     finally:
         made.close()
 
@@ -76,7 +76,7 @@ def bring_loopback_up() -> None:
 
 
 def relay(near: socket.socket, far: socket.socket) -> None:
-    """Copies both ways until both sides are done. Two threads: a slow reader must not hold up the other direction."""
+    """Copies both ways until both sides are done. Two threads: a slow reader must not block the other direction."""
     import threading
 
     back = threading.Thread(target=_copy, args=(far, near), daemon=True)
@@ -86,13 +86,13 @@ def relay(near: socket.socket, far: socket.socket) -> None:
 
 
 def _copy(source: socket.socket, target: socket.socket) -> None:
-    """One direction. Its end is passed on; the other direction ends by itself, and may have more to say."""
+    """One direction. Its end is passed on; the other direction ends by itself, and may have more data."""
     import select
     import socket
 
     waiting = select.poll()
     waiting.register(source, select.POLLIN)
-    waiting.register(target, 0)  # reports only that nobody is left to read
+    waiting.register(target, 0)  # reports only that the reader is gone
     try:
         while source.fileno() in dict(waiting.poll()) and (data := source.recv(_BLOCK)):
             target.sendall(data)
@@ -103,22 +103,22 @@ def _copy(source: socket.socket, target: socket.socket) -> None:
 
 
 def shut(line: socket.socket, how: int) -> None:
-    """Ends a connection, or one direction of it, which another thread may be waiting for."""
+    """Ends a connection, or one direction of it, on which another thread may be waiting."""
     try:
         line.shutdown(how)
     except OSError:
-        pass  # it has ended
+        pass  # it has already ended
 
 
 def forward(listener: socket.socket, path: str, host_port: int) -> None:
-    """Passes every connection on to the proxy; to a port of the host by way of it, if one is given."""
+    """Passes every connection on to the proxy, or through it to a port of the host, if one is given."""
     import threading
 
     while True:
         try:
             near, _ = listener.accept()
         except OSError:
-            continue  # gone again
+            continue  # already closed
         threading.Thread(target=_forward_one, args=(near, path, host_port), daemon=True).start()
 
 
@@ -131,14 +131,14 @@ def _forward_one(near: socket.socket, path: str, host_port: int) -> None:
             if not host_port or _ask_for_host_port(far, host_port):
                 relay(near, far)
         except OSError:
-            return  # there is no proxy any more
+            return  # the proxy is gone
 
 
 def _ask_for_host_port(far: socket.socket, port: int) -> bool:
     """Whether the proxy allows that port of the host."""
     far.sendall(f"CONNECT 127.0.0.1:{port} HTTP/1.1\r\n\r\n".encode())
     answer = b""
-    # One by one: what comes after the answer is for the program.
+    # One byte at a time: anything after the answer is for the program.
     while not answer.endswith(b"\r\n\r\n") and len(answer) < _LONGEST_ANSWER and (byte := far.recv(1)):
         answer += byte
     return answer.startswith(b"HTTP/1.1 200 ")
@@ -157,12 +157,12 @@ def main() -> None:
 
 
 def _start_forwarding(path: str, listeners: Sequence[tuple[_socket.socket, int]], own_port: int) -> None:
-    """In a process that is no child of the program's: that may wait for all of its children."""
+    """Uses a process that is not a child of the program, because the program may wait for all its children."""
     program = os.getpid()
     if between := os.fork():
         os.waitpid(between, 0)
         return
-    os.setsid()  # signals to the program's group are not for us
+    os.setsid()  # signals to the program's group must not reach this process
     if os.fork() == 0:
         _detach()
         _serve(path, listeners, own_port, program)
@@ -170,7 +170,7 @@ def _start_forwarding(path: str, listeners: Sequence[tuple[_socket.socket, int]]
 
 
 def _detach() -> None:
-    """Holds on to nothing of the program's."""
+    """Keeps none of the program's resources."""
     os.chdir("/")
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in range(3):
@@ -178,7 +178,7 @@ def _detach() -> None:
 
 
 def _serve(path: str, listeners: Sequence[tuple[_socket.socket, int]], own_port: int, program: int) -> None:
-    """Until the program ends."""
+    """Serves until the program ends."""
     import socket
     import threading
 
@@ -199,13 +199,13 @@ def _wait_for_end(program: int) -> None:
     except ProcessLookupError:
         return
     except (AttributeError, OSError):
-        pass  # the system is too old for that
+        pass  # the system does not support it
     while os.path.exists(f"/proc/{program}"):
         time.sleep(_PAUSE)
 
 
 def _become(argv: list[str]) -> None:
-    """What Python changed for itself is as it was before."""
+    """Undoes Python's own changes to the process, and runs the program."""
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ):
         _signal.signal(number, _signal.SIG_DFL)
     _restore_locale()
@@ -227,7 +227,7 @@ def _execute(argv: list[str]) -> None:
 
 
 def _restore_locale() -> None:
-    """Python sets a variable where the locale is plain C."""
+    """Python sets a variable if the locale is plain C."""
     if os.environ.get("LC_CTYPE") == "C.UTF-8":
         with open("/proc/self/environ", "rb") as file:
             if b"\0LC_CTYPE=" not in b"\0" + file.read():

@@ -1,7 +1,7 @@
-"""The command line of a box: what is shown where, and what may be written. Nothing is run here.
+"""The command line of a box: what is mounted where, and what is writable. Nothing is run here.
 
-Later mounts cover earlier ones: first the whole machine, read-only; then empty folders over what is private; then the
-worktree over the project, git, the installed environments, and what was asked for by name.
+Later mounts cover earlier ones: first the whole machine, read-only; then empty folders over private ones; then the
+worktree over the project, git, the installed environments, and everything that was requested by name.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 GIT = "/run/ralph/git"  # the repository, in the box
-OBJECTS = "/run/ralph/objects"  # what git writes there
-NETWORK = "/run/ralph/network"  # the way out
+OBJECTS = "/run/ralph/objects"  # the objects that git writes there
+NETWORK = "/run/ralph/network"  # the folder with the proxy's socket
 PROGRAMS = "/run/ralph/programs"  # files of the user's own tree that a command names
 _EMPTY = ("/tmp", "/var/tmp", "/run")  # noqa: S108
-# Settings of the kernel for the whole machine, which root may write to without any capability.
+# Kernel settings of the whole machine, which root may write without any capability.
 _KERNEL = ("/proc/sys", "/proc/fs", "/proc/acpi", "/proc/scsi")
 
 
 class GitPlace(Struct, frozen=True, kw_only=True):
-    """A repository that the box may read, and one working tree of it that is the box's own."""
+    """A repository that the box may read, and one of its working trees, which belongs to the box."""
 
     common: str
-    name: str  # of the working tree, below `worktrees` of the repository
-    own: str  # what is shown in the place of its git folder: git outside of the box never looks there
-    objects: str  # where objects go that are made in the box
-    link: str  # a file that stands in for `.git`
+    name: str  # of the working tree, below the repository's `worktrees`
+    own: str  # mounted in place of its git folder: git outside the box never reads it
+    objects: str  # where objects created in the box are written
+    link: str  # a file that replaces `.git`
 
     @property
     def inside(self) -> str:
@@ -42,49 +42,49 @@ class Layer(Struct, frozen=True, kw_only=True):
     """An installed environment, such as `.venv`, as the box has it."""
 
     source: str  # the user's own
-    place: str  # where it is shown; empty: somebody else sees to that
-    above: tuple[str, ...] = ()  # folders that cover the source, the first of them all others
-    upper: str = ""  # where changes go; empty: there are none, it is read-only
+    place: str  # where it is mounted; empty: another mount shows it
+    above: tuple[str, ...] = ()  # folders that cover the source; the first is on top
+    upper: str = ""  # where changes go; empty: it is read-only
     work: str = ""
     merged: str = ""
 
 
 class BoxPlan(Struct, frozen=True, kw_only=True):
-    """One box, as it will be made."""
+    """The plan of one box."""
 
-    top: str  # where the worktree is shown: the root of the user's repository
+    top: str  # where the worktree is mounted: the root of the user's repository
     slot: str  # the worktree
     is_read_only: bool = False  # nothing in the worktree may be changed
     home: str
-    homes: tuple[str, ...] = ()  # of others, with all that is in them: not shown either
+    homes: tuple[str, ...] = ()  # folders with the homes of all users: not shown either
     git: GitPlace | None = None
-    read: tuple[str, ...] = ()  # shown where they are, read-only
+    read: tuple[str, ...] = ()  # at their own paths, read-only
     write: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()  # read-only again, in what may be written
-    hidden: tuple[str, ...] = ()  # files and folders in them that are not shown
-    sockets: tuple[str, ...] = ()  # of daemons: nothing is at their place
+    kept: tuple[str, ...] = ()  # read-only, inside writable folders
+    hidden: tuple[str, ...] = ()  # files and folders inside these that are not shown
+    sockets: tuple[str, ...] = ()  # of daemons: masked
     temporary: str = ""  # a folder for temporary files besides /tmp
-    cache: str = ""  # what is `~/.cache` in the box
-    programs: tuple[tuple[str, str], ...] = ()  # single files, and where they are shown
-    copies: tuple[tuple[str, str], ...] = ()  # and those that may be written
+    cache: str = ""  # the folder that is `~/.cache` in the box
+    programs: tuple[tuple[str, str], ...] = ()  # single files, and where they are mounted
+    copies: tuple[tuple[str, str], ...] = ()  # the same for writable ones
     layers: tuple[Layer, ...] = ()
-    has_network: bool = True  # the machine's own
-    network: str = ""  # the folder with the proxy's socket, where that is the only way out
-    # The programs that make it, by their paths: an agent's PATH has no say in that.
+    has_network: bool = True  # the machine's own network
+    network: str = ""  # the folder with the proxy's socket, if that is the only way out
+    # The programs that create it, by absolute path: an agent's PATH must not influence that.
     bwrap: str = "/usr/bin/bwrap"
     unshare: str = "/usr/bin/unshare"
     mount: str = "/usr/bin/mount"
-    as_user: tuple[int, int] | None = None  # user and group in the box, where the mounts need a namespace of their own
+    as_user: tuple[int, int] | None = None  # user and group in the box, if the mounts need a separate namespace
 
 
 def build_command(plan: BoxPlan, argv: Sequence[str], cwd: str) -> list[str]:
-    """How a program is started in a box. It keeps the environment of whoever starts this."""
+    """The command that starts a program in a box. It keeps the environment of its caller."""
     box = [plan.bwrap, *_list_options(plan, cwd), *_list_mounts(plan), "--", *argv]
     return build_overlay_command(plan, box)
 
 
 def build_overlay_command(plan: BoxPlan, command: Sequence[str]) -> list[str]:
-    """How a command is started with the overlays of a box, in a mount namespace of its own."""
+    """The command that starts another with the overlays of a box, in a separate mount namespace."""
     overlays = [layer for layer in plan.layers if layer.upper]
     if not overlays:
         return list(command)
@@ -96,7 +96,7 @@ def build_overlay_command(plan: BoxPlan, command: Sequence[str]) -> list[str]:
 
 def _list_options(plan: BoxPlan, cwd: str) -> Iterator[str]:
     yield from ("--unshare-all", "--die-with-parent", "--new-session", "--hostname", "box", "--chdir", cwd)
-    # Root keeps its capabilities otherwise, also that of a namespace: enough to mount and unmount.
+    # Otherwise root, even that of a namespace, keeps its capabilities: enough to mount and unmount.
     yield from ("--cap-drop", "ALL")
     if plan.has_network:
         yield "--share-net"
@@ -116,14 +116,14 @@ def _list_mounts(plan: BoxPlan) -> Iterator[str]:
         yield from ("--bind", plan.cache, os.path.join(plan.home, ".cache"))
     for path in plan.read:
         yield from ("--ro-bind-try", path, path)
-        if plan.temporary.startswith(f"{path}/"):  # which is covered now, and has to be writable
+        if plan.temporary.startswith(f"{path}/"):  # it is covered now, but must be writable
             yield from ("--tmpfs", plan.temporary)
-    is_masked = any(layer.upper for layer in plan.layers)  # they are covered already, where the overlays are made
+    is_masked = any(layer.upper for layer in plan.layers)  # already masked where the overlays are mounted
     yield from _list_hiding_mounts((*plan.hidden, *(() if is_masked else plan.sockets)))
     yield from ("--ro-bind" if plan.is_read_only else "--bind", plan.slot, plan.top)
     yield from _list_git_mounts(plan)
     yield from _list_copied_mounts(plan)
-    # What lies deeper comes later: a folder that is kept may have one in it that is written.
+    # Deeper paths come later: a read-only folder may contain a writable one.
     for path in sorted({*plan.write, *plan.kept}):
         yield from ("--bind" if path in plan.write else "--ro-bind", path, path)
     if plan.network:
@@ -138,7 +138,7 @@ def _list_hiding_mounts(paths: Sequence[str]) -> Iterator[str]:
 
 
 def _list_copied_mounts(plan: BoxPlan) -> Iterator[str]:
-    """What the user has, and the box has for itself."""
+    """The user's files and folders of which the box has its own version."""
     for path, place in plan.copies:
         yield from ("--bind", path, place)
     for layer in filter(lambda layer: layer.place, plan.layers):
@@ -154,13 +154,13 @@ def _list_git_mounts(plan: BoxPlan) -> Iterator[str]:
 def _build_mount(layer: Layer, plan: BoxPlan) -> str:
     lower = ":".join(map(_escape, (*layer.above, layer.source)))
     options = f"lowerdir={lower},upperdir={_escape(layer.upper)},workdir={_escape(layer.work)}"
-    # Without privileges, the marks of the overlay are attributes that a user may write.
+    # Without privileges, the overlay stores its marks in attributes that a user may write.
     more = ",userxattr" if plan.as_user else ""
     return f"{plan.mount} -t overlay overlay -o {shlex.quote(options + more)} {shlex.quote(layer.merged)}"
 
 
 def _build_mask(path: str, plan: BoxPlan) -> str:
-    """A socket may be gone by now, with the daemon that listened on it."""
+    """The socket may have disappeared meanwhile, with its daemon."""
     quoted = shlex.quote(path)
     return f"{plan.mount} --bind /dev/null {quoted} 2>/dev/null || test ! -e {quoted}"
 

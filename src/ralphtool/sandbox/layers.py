@@ -1,7 +1,7 @@
 """The folders of the user's tree that git ignores, as a box has them: `.venv`, `node_modules`, `target`.
 
-A new worktree has none of them, and no gate would run without. A box sees the user's own, and what it changes goes into
-a folder beside: theirs stays as it is.
+A new worktree has none of them, and no gate would run without them. A box sees the user's own folders, and its changes
+go into separate ones: the user's stay unchanged.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _CACHES = frozenset(("__pycache__", ".pytest_cache", ".hypothesis", ".git", ".DS
 _ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".bundle", ".tox", ".nox", "target"))
 _MOST_LAYERS = 40
 _PATIENCE = 20.0  # seconds
-_MOST_FILES, _LARGEST = 200, 10 << 20  # files that are copied, and bytes of one
+_MOST_FILES, _LARGEST = 200, 10 << 20  # number of files that are copied, and bytes of each
 
 
 class IgnoredPlaces(NamedTuple):
-    """What git ignores in the user's tree, by its paths there."""
+    """The paths that git ignores in the user's tree."""
 
     folders: list[str]
     files: list[str]
 
 
 def find_ignored(listed: Iterable[str], is_ours: Callable[[str], bool], *, is_home: bool = False) -> IgnoredPlaces:
-    """Those that a box shows, of what git lists; folders end with `/` there. In a repository that is somebody's home,
-    what git ignores is their private life: only environments are taken from there."""
+    """The paths that a box shows, from those that git lists; folders end with `/` there. In a repository that is a home
+    folder, ignored files are private: only environments are taken from there."""
     known = [path for path in listed if not is_ours(path.rstrip("/")) and not is_cache(path) and not _is_secret(path)]
     if is_home:
         known = [path for path in known if path.endswith("/") and os.path.basename(path[:-1]) in _ENVIRONMENTS]
@@ -54,13 +54,13 @@ def is_cache(path: str) -> bool:
 
 
 class BoxFolder(Struct, frozen=True, kw_only=True):
-    """A folder that git ignores, in a box. Attempts write over what the set-up and the gates of a checkpoint wrote
-    there: what one attempt leaves, or breaks, is not there for the next."""
+    """A folder that git ignores, in a box. Attempts write on top of what the set-up and the gates of a checkpoint
+    wrote: what one attempt leaves or breaks there does not affect the next."""
 
     path: str  # in the tree
     source: str  # the user's own, or an empty one
-    place: str  # where it is shown
-    store: str  # for what is written; empty: it can't be written to
+    place: str  # where it is mounted
+    store: str  # for changes; empty: it is read-only
 
     @property
     def base(self) -> str:
@@ -84,7 +84,7 @@ class BoxFolder(Struct, frozen=True, kw_only=True):
 
     def begin_attempt(self) -> None:
         folders = [os.path.join(self.store, name) for name in ("upper", "work")] if self.store else []
-        # An overlay always leaves something in its folder for work: what was in use is not taken for empty.
+        # An overlay always leaves something in its work folder: so a used one never counts as empty.
         for folder in folders if not all(map(_is_empty, folders)) else ():
             make_empty(folder)
 
@@ -96,12 +96,12 @@ def build_folder(top: str, path: str, store: str, *, source: str = "", with_over
 
 
 def build_layers(top: str, folders: Iterable[str], store: str) -> list[Layer]:
-    """A layer for each folder, whose changes are kept below `store`."""
+    """A layer for each folder; changes are kept below `store`."""
     return [build_folder(top, path, store).build_layer(is_attempt=False) for path in folders]
 
 
 def make_usable(folder: str) -> None:
-    """There, and open to its owner."""
+    """Makes sure that it exists and is accessible to its owner."""
     os.makedirs(folder, exist_ok=True)
     if stat.S_IMODE(os.stat(folder).st_mode) & 0o700 != 0o700:
         os.chmod(folder, 0o700)
@@ -111,7 +111,7 @@ def _is_empty(folder: str) -> bool:
     try:
         return not os.listdir(folder)
     except OSError:
-        return False  # it is missing, or closed
+        return False  # it is missing, or inaccessible
 
 
 def make_empty(folder: str) -> None:
@@ -120,7 +120,7 @@ def make_empty(folder: str) -> None:
 
 
 def quote(path: str) -> str:
-    """A path as one name."""
+    """A path as a single file name."""
     return path.replace("%", "%25").replace("/", "%2F")
 
 
@@ -129,7 +129,7 @@ def unquote(name: str) -> str:
 
 
 def can_overlay(store: str) -> bool:
-    """Whether an overlay can be mounted over a folder of this file system: tried, since containers often refuse it."""
+    """Whether an overlay can be mounted on this file system: tested, because containers often refuse it."""
     trial = os.path.join(store, "trial")
     [layer] = build_layers(trial, ["lower"], trial)
     os.makedirs(layer.source, exist_ok=True)
@@ -146,14 +146,14 @@ def can_overlay(store: str) -> bool:
 
 
 def hide(folder: str, name: str) -> None:
-    """Takes a file out of what is below a layer, as an overlay notes a file that was removed."""
+    """Hides a file of the layers below, with the mark that an overlay uses for a removed file."""
     path = os.path.join(folder, name)
     if not os.path.lexists(path):
         os.mknod(path, stat.S_IFCHR, os.makedev(0, 0))
 
 
 def list_written(upper: str) -> list[str]:
-    """The files and links that a layer has of its own."""
+    """The files and links that were written in a layer itself."""
     beneath.open_folders(upper)
     found = []
     for parent, folders, names in os.walk(upper):
@@ -171,13 +171,13 @@ def prepare(layers: Iterable[Layer]) -> None:
 
 
 def reset(layer: Layer) -> None:
-    """What was changed in it goes."""
+    """Discards its changes."""
     for folder in (layer.upper, layer.work):
         make_empty(folder)
 
 
 def remove_folder(folder: str) -> None:
-    """Also what an overlay leaves there, or an agent: folders without any permission."""
+    """Also removes folders without any permissions, which an overlay or an agent may leave."""
     shutil.rmtree(folder, ignore_errors=True)
     if not os.path.lexists(folder):
         return
@@ -192,7 +192,7 @@ def remove_folder(folder: str) -> None:
 
 
 def copy_files(top: str, slot: str, paths: Iterable[str]) -> None:
-    """Single files, such as `.env`, that the user has and git ignores. Some may be another user's."""
+    """Copies single files, such as `.env`, that the user has and git ignores. Some may belong to another user."""
     for path in paths:
         source = os.path.join(top, path)
         is_plain = os.path.isfile(source) and not os.path.islink(source)
@@ -201,7 +201,7 @@ def copy_files(top: str, slot: str, paths: Iterable[str]) -> None:
 
 
 def list_unreadable(top: str, known: IgnoredPlaces) -> list[str]:
-    """Those that nothing can be shown of."""
+    """The paths that can't be read, and so can't be shown."""
     folders = [path for path in known.folders if not os.access(os.path.join(top, path), os.R_OK | os.X_OK)]
     paths = [path for path in known.files if os.path.isfile(os.path.join(top, path))]
     return [*folders, *(path for path in paths if not os.access(os.path.join(top, path), os.R_OK))]

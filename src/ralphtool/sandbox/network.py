@@ -1,7 +1,7 @@
-"""The way out of a box: a proxy on a Unix socket, which lets through what is allowed by name, and nothing else.
+"""The way out of a box: a proxy on a Unix socket, which allows only what is permitted by name.
 
-It runs in threads of the process that runs the loop. A name is looked up only if it is allowed, because a look-up alone
-can carry data out; it is looked up once, and the connection goes to the address that was checked.
+It runs in threads of the process that runs the loop. A name is resolved only if it is allowed, because a DNS query
+alone can carry data out; it is resolved once, and the connection goes to the address that was checked.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
 
 _LONGEST_HEADER = 1 << 16
 _PREFIX = "ralph-network-"
-_ABANDONED_AFTER = 60.0  # seconds: a new one may not listen yet
+_ABANDONED_AFTER = 60.0  # seconds; a new proxy may not be listening yet
 _HEADER_TIME = 15.0  # seconds
 _CONNECT_TIME = 20.0
 _MOST_CONNECTIONS = 200
-_MOST_DENIALS = 200  # that are reported: a program may try as many names as it likes
+_MOST_DENIALS = 200  # maximum reported: a program may try any number of names
 _CLOSE_TIME = 5.0
-_BRIDGE: list[bytes] = []  # as it was compiled last
+_BRIDGE: list[bytes] = []  # the compiled bridge, cached
 _AUTHORITY = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::(\d{1,5}))?", re.ASCII)
 _URL = re.compile(r"http://([^/?#]+)(/?[^#]*)(?:#.*)?", re.ASCII | re.IGNORECASE)
-_SIX_TO_FOUR = ipaddress.IPv6Network("64:ff9b::/96")  # how a network without IPv4 shows the addresses of others
+_SIX_TO_FOUR = ipaddress.IPv6Network("64:ff9b::/96")  # NAT64: IPv4 addresses in a network without IPv4
 _PROXY_HEADERS = (b"connection", b"proxy-connection", b"proxy-authorization", b"host", b"keep-alive")
 
 
@@ -60,13 +60,13 @@ class Refusal(Struct, frozen=True):
 
 
 class NetworkRules(Struct, frozen=True, kw_only=True):
-    """What may be reached: hosts by their names or addresses, and ports of this machine."""
+    """What may be reached: hosts by name or address, and ports of this machine."""
 
     hosts: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
 
     def check_host(self, host: str, port: int) -> Refusal | None:
-        """None if it is allowed, as far as its name says; nothing is looked up."""
+        """None if its name is allowed; nothing is resolved."""
         name = normalize_host(host)
         if is_this_machine(name):
             is_allowed = port in self.ports or name in self._names
@@ -76,7 +76,7 @@ class NetworkRules(Struct, frozen=True, kw_only=True):
         return Refusal(f"{name} is not allowed", _allow_host(name))
 
     def check_address(self, host: str, address: str) -> Refusal | None:
-        """None if the address may be reached that an allowed name was found to have."""
+        """None if the address that an allowed name resolved to may be reached."""
         found = normalize_host(address)
         kind = describe_private(ipaddress.ip_address(found))
         if not kind or found in self._names:
@@ -89,14 +89,14 @@ class NetworkRules(Struct, frozen=True, kw_only=True):
 
 
 def normalize_host(host: str) -> str:
-    """A name or an address, as one that is the same is written: small letters, and no dot at the end."""
+    """The canonical form of a name or address: lower case, without a trailing dot."""
     name = host.strip().removeprefix("[").removesuffix("]").lower().removesuffix(".")
     address = parse_address(name)
     return name if address is None else str(address)
 
 
 def parse_address(text: str) -> Address | None:
-    """An address; one of IPv4 that is written as one of IPv6 is what it stands for."""
+    """An address; an IPv4-mapped IPv6 address becomes IPv4."""
     try:
         found = ipaddress.ip_address(text)
     except ValueError:
@@ -109,7 +109,7 @@ def is_this_machine(name: str) -> bool:
 
 
 def describe_private(address: Address) -> str:
-    """What kind of address it is, if it is none of the public network; else nothing."""
+    """The kind of an address that is not public; empty if it is public."""
     if inner := _find_inner(address):
         return describe_private(inner)
     kinds = {
@@ -124,7 +124,7 @@ def describe_private(address: Address) -> str:
 
 
 def _find_inner(address: Address) -> ipaddress.IPv4Address | None:
-    """The address of IPv4 that one of IPv6 leads to."""
+    """The IPv4 address that an IPv6 address leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
     if address in _SIX_TO_FOUR:
@@ -150,19 +150,19 @@ def _allow_port(port: int) -> str:
 
 
 class ProxyRequest(Struct, frozen=True):
-    """What a program asks the proxy for."""
+    """A program's request to the proxy."""
 
     host: str
     port: int
-    first: bytes = b""  # what the host is sent first; without it, the connection is handed to the program as it is
+    first: bytes = b""  # sent to the host first; if empty, the program gets the plain connection
 
 
 class _BadRequest(ValueError):
-    """It is no request that a proxy can answer. The text is a status line."""
+    """Not a request that a proxy can answer. The text is a status line."""
 
 
 def parse_request(head: bytes) -> ProxyRequest:
-    """A request by its header, with the empty line at its end: CONNECT, or one with a whole address."""
+    """Parses a request header, including the empty line at its end: CONNECT, or a request with a full URL."""
     line, *fields = head.removesuffix(b"\r\n\r\n").split(b"\r\n")
     words = line.decode("latin-1").split(" ")
     is_broken = any(byte in part for part in (line, *fields) for byte in b"\r\n\0")
@@ -176,7 +176,7 @@ def parse_request(head: bytes) -> ProxyRequest:
     host, port = _parse_authority(found[1], 80)
     path = found[2] if found[2].startswith("/") else f"/{found[2]}"
     kept = [field for field in fields if field.partition(b":")[0].strip().lower() not in _PROXY_HEADERS]
-    # One connection is for one host: the next request may be for another.
+    # One connection serves one request: the next one may be for another host.
     own = [f"{method} {path} {version}", f"Host: {found[1]}", "Connection: close"]
     return ProxyRequest(host, port, b"\r\n".join([*(text.encode("latin-1") for text in own), *kept]) + b"\r\n\r\n")
 
@@ -199,8 +199,8 @@ def resolve(host: str, port: int) -> list[str]:
 
 
 def _write_bridge(path: str) -> None:
-    """Compiled, the bridge starts a third faster; and not every Python keeps what it has compiled. Boxes that work side
-    by side have one each."""
+    """The compiled bridge starts a third faster, and not every Python caches what it compiles. Boxes that work side by
+    side have one each."""
     if not _BRIDGE:
         py_compile.compile(bridge.__file__, path, doraise=True)
         _BRIDGE.append(files.read(path))
@@ -210,7 +210,7 @@ def _write_bridge(path: str) -> None:
 
 
 class Proxy:
-    """Listens from the start, until it is closed. Its folder has what a box needs to reach it."""
+    """Listens from its creation until it is closed. Its folder has what a box needs to reach it."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class Proxy:
         self._accepting.start()
 
     def _listen(self) -> socket.socket:
-        """By a short path, whatever the folder is called: the system takes none of more than a hundred bytes."""
+        """Binds by a short path, whatever the folder's name: the system limits it to about a hundred bytes."""
         listener, folder = socket.socket(socket.AF_UNIX), os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             listener.bind(f"/proc/self/fd/{folder}/{SOCKET}")
@@ -253,7 +253,7 @@ class Proxy:
         return listener
 
     def close(self) -> None:
-        """Ends every connection. A look-up of a name can't be interrupted; its thread ends soon after."""
+        """Ends every connection. Resolving a name can't be interrupted; its thread ends soon after."""
         with self._lock:
             self._is_closed = True
             for line in self._open:
@@ -277,7 +277,7 @@ class Proxy:
             try:
                 near, _ = self._listener.accept()
             except OSError:
-                time.sleep(0.01)  # closed, or out of files for a moment
+                time.sleep(0.01)  # closed, or temporarily out of file descriptors
                 continue
             thread = threading.Thread(target=self._serve, args=(near,), name="proxy connection", daemon=True)
             with self._lock:
@@ -303,7 +303,7 @@ class Proxy:
                 self._threads.discard(threading.current_thread())
 
     def _keep(self, line: socket.socket) -> None:
-        """Lets `close` know of a connection."""
+        """Registers a connection for `close`."""
         with self._lock:
             if self._is_closed:
                 raise ConnectionAbortedError
@@ -325,13 +325,13 @@ class Proxy:
             _answer(near, f"502 {request.host} was not found")
 
     def _find_addresses(self, host: str, port: int) -> list[str] | Refusal:
-        """Those that the host may be reached at."""
+        """The addresses at which the host may be reached."""
         if refusal := self._rules.check_host(host, port):
             return refusal
         if is_this_machine(host):
             return ["::1" if host == "::1" else "127.0.0.1"]
         if upstream := self._find_upstream(host):
-            return self._look_up(upstream.host, upstream.port)  # it looks the host up
+            return self._look_up(upstream.host, upstream.port)  # the upstream proxy resolves the host
         addresses = self._look_up(host, port)
         checked = [(address, self._rules.check_address(host, address)) for address in addresses]
         refused = next((refusal for _, refusal in checked if refusal), None)
@@ -344,12 +344,12 @@ class Proxy:
             return []
 
     def _find_upstream(self, host: str) -> Upstream | None:
-        """The proxy that a host is reached through."""
+        """The upstream proxy for a host, if there is one."""
         is_far = self._upstream and not is_this_machine(host) and self._upstream.covers(host)
         return self._upstream if is_far else None
 
     def _refuse(self, near: socket.socket, request: ProxyRequest, refusal: Refusal) -> None:
-        """It is on record before the program hears of it."""
+        """Records the refusal before the program gets it."""
         with self._lock:
             key = (request.host, request.port)
             is_new = key not in self._denied and len(self._denied) < _MOST_DENIALS
@@ -397,7 +397,7 @@ class Proxy:
 
 
 def _remove_abandoned() -> None:
-    """The folders of proxies that were killed: nobody listens there any more."""
+    """Removes the folders of proxies that were killed: nothing listens there any more."""
     for path in glob.glob(os.path.join(tempfile.gettempdir(), f"{_PREFIX}*", SOCKET)):
         line = socket.socket(socket.AF_UNIX)
         try:
@@ -407,13 +407,13 @@ def _remove_abandoned() -> None:
             if is_old:
                 shutil.rmtree(os.path.dirname(path), ignore_errors=True)
         except OSError:
-            continue  # of another user, or gone
+            continue  # another user's, or gone
         finally:
             line.close()
 
 
 def _read_header(near: socket.socket) -> tuple[bytes, bytes]:
-    """The header of a request, and what came after it."""
+    """The header of a request, and any data after it."""
     data, until = b"", time.monotonic() + _HEADER_TIME
     while b"\r\n\r\n" not in data:
         if len(data) > _LONGEST_HEADER:
@@ -434,10 +434,10 @@ def _read_header(near: socket.socket) -> tuple[bytes, bytes]:
 
 
 def _answer(near: socket.socket, status: str) -> None:
-    """Says it in the status line as well as in the body: programs show one or the other."""
+    """Repeats the message in the body: programs show either that or the status line."""
     body = status.partition(" ")[2] + "\n"
     fields = f"Content-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close"
     with suppress(OSError):
-        near.settimeout(1.0)  # it may not read
+        near.settimeout(1.0)  # the program may not be reading
         near.sendall(f"HTTP/1.1 {status}\r\n{fields}\r\n\r\n{body}".encode("ascii", "replace"))
         near.shutdown(socket.SHUT_WR)

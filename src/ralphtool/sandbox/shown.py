@@ -1,8 +1,7 @@
-"""What a box shows of folders that are empty in it otherwise: the programs that its commands need, and no secrets.
+"""What a box shows of folders that are otherwise empty in it: the programs that its commands need, and no secrets.
 
-A home, `/tmp` and `/run` hold keys, sockets and other people's work, and also the tools that people install for
-themselves. Those are shown read-only: what PATH names, what a command names by its path, and the usual places of
-toolchains.
+A home, `/tmp` and `/run` contain keys, sockets and other people's work, but also the tools that people install for
+themselves. The tools are shown read-only: paths in PATH, paths in commands, and the usual places of toolchains.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 HOMES = ("/home", "/root")
 _PRIVATE = ("/tmp", "/var/tmp", "/run", *HOMES)  # noqa: S108
-# Below a home: where toolchains live. What holds secrets beside them is hidden.
+# Below a home: where toolchains are. Secrets beside them are hidden.
 _TOOLCHAINS = (
     *(".pyenv", ".rbenv", ".nvm", ".asdf", ".volta", ".rustup", ".cargo", ".sdkman", ".bun", ".deno", ".gem", "go"),
     *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".local/share/mise", ".local/share/pnpm"),
@@ -44,23 +43,23 @@ _SECRETS = (
     *(".pulumi", ".fly", ".password-store", ".local/share/keyrings", ".mozilla", ".config/google-chrome"),
     *(".config/chromium", ".config/BraveSoftware", ".thunderbird", ".cache/huggingface/token", ".gitconfig.local"),
 )
-# Names of folders that hold keys wherever they are.
+# Names of folders that contain keys wherever they are.
 SECRET_FOLDERS = frozenset(
     (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".password-store", ".pulumi", ".fly")
 )
-# Of files beside programs: what tools call the file that they keep a login in.
+# Files beside programs: the usual names of files with a login.
 _SECRET_FILE = re.compile(
     r"\.?(?:credentials?|auth|tokens?|secrets?|access[_-]token)(?:\.(?:json|ya?ml|toml|txt|db))?|\.netrc|\.npmrc|\.pypirc"
     r"|\.git-credentials|id_(?:rsa|dsa|ecdsa|ed25519)|.+\.(?:pem|key|p12|pfx|kdbx)",
     re.IGNORECASE,
 )
-# What makes the folder above `bin` an environment: programs there need what lies beside them.
+# What makes the folder above `bin` an environment: its programs need the files beside them.
 _MARKS = (
     *("pyvenv.cfg", "conda-meta", "lib/node_modules", "include/node", "lib/rustlib", "lib/modules", "lib/ruby"),
     *("pkg/tool", "package.json", "lib/dart", "jmods", "lib/jvm.cfg", "libexec/git-core", "lib/erlang", "lib/elixir"),
 )
-_BESIDE = ("lib", "lib64", "libexec", "share", "include", "packages", "src")  # of a `bin` that belongs to nothing known
-# Daemons with all rights, whose sockets may be made at any time.
+_BESIDE = ("lib", "lib64", "libexec", "share", "include", "packages", "src")  # next to a `bin` of unknown kind
+# Privileged daemons, whose sockets may be created at any time.
 DAEMONS = (
     "/var/snap/lxd",
     "/var/lib/lxd",
@@ -74,7 +73,7 @@ _PATH_WORD = re.compile(r"(?<![\w.])/[^\s'\"=:;|&<>(){}$`*?\[\]]+")
 
 
 def list_shown(home: str, env: Mapping[str, str], commands: Iterable[str]) -> list[str]:
-    """The paths that have to be shown for commands to run, without those below others."""
+    """The paths that must be shown for commands to run, without those below others."""
     named = [path for text in commands for path in _PATH_WORD.findall(text)]
     wanted = [
         *(os.path.join(one, name) for one in (home, _find_own_home()) for name in _TOOLCHAINS),
@@ -88,7 +87,7 @@ def list_shown(home: str, env: Mapping[str, str], commands: Iterable[str]) -> li
 
 
 def list_secrets(home: str, shown: Sequence[str]) -> list[str]:
-    """Files and folders with secrets in what is shown."""
+    """Files and folders with secrets in the shown folders."""
     known = [os.path.join(one, name) for one in dict.fromkeys((home, _find_own_home())) for name in _SECRETS]
     there = [path for path in known if any(_is_below(path, one) for one in shown) and os.path.lexists(path)]
     beside = [path for folder in shown if _is_private(folder, home) for path in _list_secret_files(folder)]
@@ -100,7 +99,7 @@ def _is_private(path: str, home: str) -> bool:
 
 
 def _list_secret_files(folder: str) -> list[str]:
-    """By their names, and only in the folder itself: libraries have modules that are called so."""
+    """Finds them by name, only in the folder itself: libraries have modules with such names."""
     try:
         with os.scandir(folder) as found:
             return [one.path for one in found if _SECRET_FILE.fullmatch(one.name) and one.is_file()]
@@ -109,7 +108,7 @@ def _list_secret_files(folder: str) -> list[str]:
 
 
 def list_sockets(home: str, shown: Sequence[str]) -> list[str]:
-    """Sockets that daemons of this machine listen on, and that a box could reach: what is empty in it has none."""
+    """Sockets of this machine's daemons that a box could reach; folders that are empty in it have none."""
     try:
         with open("/proc/net/unix", encoding="utf-8", errors="surrogateescape") as file:
             rows = [line.rstrip("\n").split(" ", 7) for line in file]
@@ -137,7 +136,7 @@ def _is_socket(path: str) -> bool:
 
 
 def _find_own_home() -> str:
-    """Where it is by the list of users: `HOME` may name another."""
+    """The home in the user database: `HOME` may name another."""
     try:
         return os.path.realpath(pwd.getpwuid(os.geteuid()).pw_dir)
     except KeyError:
@@ -145,7 +144,7 @@ def _find_own_home() -> str:
 
 
 def _list_own() -> Iterator[str]:
-    """What this program itself needs: agents call its commands."""
+    """What ralphtool itself needs: agents call its commands."""
     yield from (sys.prefix, sys.base_prefix, os.path.dirname(os.path.dirname(os.path.dirname(__file__))))
     yield from (path for path in sys.path if path.endswith("-packages"))
 
@@ -159,12 +158,12 @@ def _find_environment(path: str, home: str) -> Iterator[str]:
         if os.path.basename(folder) in ("bin", "sbin", ".bin"):
             yield from _find_around(folder, home)
         else:
-            yield one if _is_broad(folder, home) else folder  # a script may need those beside it
+            yield one if _is_broad(folder, home) else folder  # a script may need the files beside it
         yield from _find_base(os.path.dirname(folder))
 
 
 def _find_around(folder: str, home: str) -> Iterator[str]:
-    """A folder of programs, with all around it if that is an environment. Else what lies there may be anything: many
+    """A folder of programs, with everything around it if that is an environment. Otherwise only known folders: many
     tools keep their login beside their `bin`."""
     above = os.path.dirname(folder)
     yield folder
@@ -177,7 +176,7 @@ def _find_around(folder: str, home: str) -> Iterator[str]:
 
 
 def _find_base(folder: str) -> Iterator[str]:
-    """Where the Python of a virtual environment comes from."""
+    """The base Python of a virtual environment."""
     try:
         with open(os.path.join(folder, "pyvenv.cfg"), encoding="utf-8") as file:
             found = re.search(r"^home\s*=\s*(.+)/bin\s*$", file.read(), re.MULTILINE)
@@ -188,7 +187,7 @@ def _find_base(folder: str) -> Iterator[str]:
 
 
 def _is_broad(folder: str, home: str) -> bool:
-    """Whether a folder holds more than one environment."""
+    """Whether a folder contains more than one environment."""
     is_home = os.path.dirname(folder) in HOMES
     return (
         is_home or folder in (home, os.path.join(home, ".local"), *_PRIVATE) or _is_below(home, folder) or folder == "/"

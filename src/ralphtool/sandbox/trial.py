@@ -1,4 +1,4 @@
-"""Whether a box can be had on this machine: tried, not guessed; and if not, why, and what would help."""
+"""Whether a box is available on this machine: tested, not guessed; and if not, why, and what would help."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import subprocess
 
 from msgspec import Struct
 
-_PATIENCE = 20.0  # seconds, on a machine that is busy
+_PATIENCE = 20.0  # seconds, for a busy machine
 
 
 class Tools(Struct, frozen=True, kw_only=True):
-    """The programs that make a box."""
+    """The programs that create a box."""
 
     bwrap: str
     unshare: str
@@ -21,14 +21,14 @@ class Tools(Struct, frozen=True, kw_only=True):
 
 
 class NoBox(Struct, frozen=True, kw_only=True):
-    """Why there is no box, and the command or the step that helps."""
+    """Why there is no box, and the command or step that helps."""
 
     why: str
     help: str
 
 
 def try_box(patience: float = _PATIENCE) -> Tools | NoBox:
-    """Really starts one."""
+    """Starts a real box."""
     if platform.system() != "Linux":
         return NoBox(why=f"boxes need Linux, and this is {platform.system()}", help='set workspace = "worktree"')
     found = {name: _find_program(name) for name in ("bwrap", "unshare", "mount")}
@@ -44,12 +44,12 @@ _PROBE = ("--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--", "/bin/tru
 
 
 def _find_program(name: str) -> str:
-    """By its real place: not one that a project brings along."""
+    """Searches only system folders, so as not to use a project's own program."""
     return shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/current-system/sw/bin") or ""
 
 
 def _start(command: list[str], patience: float) -> str | None:
-    """What it said when it failed; None if it worked."""
+    """The error output if it failed; None if it worked."""
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=patience, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -58,7 +58,7 @@ def _start(command: list[str], patience: float) -> str | None:
 
 
 def explain(said: str) -> NoBox:
-    """The cause of a box that did not start, by what the machine says about itself."""
+    """Why a box did not start, according to the machine's settings."""
     if _read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1":
         helps = "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or an AppArmor profile for bwrap"
         return NoBox(why="AppArmor forbids user namespaces here, as Ubuntu 24.04 does by default", help=helps)

@@ -1,4 +1,4 @@
-"""The proxy that the user's own network wants everybody to use: what leaves a box goes through it too."""
+"""The proxy that the user's network requires: connections from a box go through it too."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _USUAL_PORT = 80
 
 
 class Upstream(Struct, frozen=True, kw_only=True):
-    """A proxy for HTTP, as the environment names it."""
+    """An HTTP proxy from the environment."""
 
     host: str
     port: int
-    login: str = ""  # as a header has it
-    direct: str = ""  # the hosts that are reached without it, as NO_PROXY has them
+    login: str = ""  # as in the header
+    direct: str = ""  # hosts that are reached without it, as in NO_PROXY
 
     def covers(self, host: str) -> bool:
         from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]  # slow to load
@@ -31,7 +31,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
         return not proxy_bypass_environment(host, {"no": self.direct})
 
     def ask(self, line: socket.socket, host: str, port: int) -> bool:
-        """Whether it lets us through to a host, on a connection to it."""
+        """Asks on a connection to the proxy whether it allows a host."""
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         login = f"Proxy-Authorization: {self.login}\r\n" if self.login else ""
         line.sendall(f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{login}\r\n".encode())
@@ -40,7 +40,7 @@ class Upstream(Struct, frozen=True, kw_only=True):
 
 
 def find_upstream(env: Mapping[str, str]) -> Upstream | None:
-    """None if there is none, or one that we don't know how to speak to."""
+    """None if there is none, or if its protocol is not supported."""
     text = next((env[name] for name in _NAMES if env.get(name)), "")
     try:
         found = urlsplit(text if "://" in text else f"http://{text}")
@@ -55,7 +55,7 @@ def find_upstream(env: Mapping[str, str]) -> Upstream | None:
 
 
 def _read_answer(line: socket.socket) -> bytes:
-    """The header that it answers with, and not a byte more: what follows is the host's."""
+    """The header of its answer, and not a byte more: anything after it comes from the host."""
     data = b""
     while not data.endswith(b"\r\n\r\n") and len(data) < _LONGEST_ANSWER:
         if not (byte := line.recv(1)):

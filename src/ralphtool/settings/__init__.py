@@ -1,9 +1,9 @@
 """The settings of a run: `.ralph/config.toml` and the flags, typed, and checked whole before anything runs.
 
 Every setting is a field of a table below: its type says what it may be, the docstring under it what it does. The
-page `docs/settings.md` and the help of the flags are made from these. An error names its line.
+page `docs/settings.md` and the help of the flags are generated from these. Errors name the line.
 
-One file, over 500 lines: the tables are one list, most of which is documentation.
+One file of over 500 lines: the tables are one list, and mostly documentation.
 """
 
 from __future__ import annotations
@@ -271,9 +271,9 @@ _TABLES: dict[str, type[Struct]] = {
     "notify": NotifySettings,
     "otel": OtelSettings,
 }
-# Tables of tables, whose names we know.
+# Tables of tables with fixed names.
 _GROUPED_TABLES: dict[str, dict[str, type[Struct]]] = {"specs": {"github": GithubSettings, "beads": BeadsSettings}}
-# Tables of tables, whose names anybody chooses.
+# Tables of tables whose names the user chooses.
 _NAMED_TABLES: dict[str, type[Struct]] = {"agents": AgentSettings, "prices": PriceSettings}
 _SECTIONS: dict[str, type[Struct]] = {
     **_TABLES,
@@ -296,7 +296,7 @@ def list_limits() -> tuple[str, ...]:
 
 
 def load(project: str, flags: Mapping[str, Any] | None = None) -> Settings:
-    """The settings of a project. `flags` are named as in `[run]` and win over the file; None is one not given."""
+    """The settings of a project. `flags` are named as in `[run]` and override the file; None means not given."""
     path = config.path_of(project)
     text = _read_config(path)
     settings = parse(text, path) if text else Settings()
@@ -326,7 +326,7 @@ def _read_config(path: str) -> str:
 
 
 def parse(text: str, path: str) -> Settings:
-    """The settings that a text in TOML holds; `path` is what errors call it."""
+    """The settings in a TOML text; errors name it as `path`."""
     text = text.removeprefix("\ufeff")
     settings, problems = _read_settings(_parse_toml(text, path))
     if problems:
@@ -337,13 +337,13 @@ def parse(text: str, path: str) -> Settings:
 
 
 def _parse_toml(text: str, path: str) -> dict[str, Any]:
-    import tomllib  # slow to import, and only needed where there is a file
+    import tomllib  # slow to import, and only needed if there is a file
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise _build_toml_error(text, path, str(error)) from None
-    except (ValueError, RecursionError):  # of thousands of digits, or of brackets; neither has a position
+    except (ValueError, RecursionError):  # thousands of digits or brackets; these errors have no position
         raise WrongSetting(
             f"{path}, line {find_broken_line(text)}: too long or nested too deeply: shorten it"
         ) from None
@@ -418,7 +418,7 @@ def _read_table(table: type[_Table], given: object, path: KeyPath, problems: lis
 
 
 def _parse_flag(name: str, value: object) -> object:
-    """What a flag of the command line says; a text if it comes as it was typed."""
+    """The value of a command-line flag; a string is parsed as the user typed it."""
     flag = "--" + name.replace("_", "-")
     hint = list_types(RunSettings).get(name)
     if hint is None:
@@ -459,7 +459,7 @@ def _describe_bad_table(name: str, given: object) -> str:
 
 
 def _suggest_setting(table: type[Struct], path: KeyPath) -> str:
-    """The nearest right setting: one of that very name, else one of the same table, else any; else what there is."""
+    """The nearest valid setting: with the same name, else in the same table, else in any; else a list of all."""
     near = find_nearest(path[-1], list_types(table))
     if near and not _find_tables(path[-1]):
         return f"did you mean {join_keys((*path[:-1], near))}?"
@@ -475,7 +475,7 @@ def _find_tables(key: str) -> list[str]:
     return [f"{name}.{key}" for name, table in _SECTIONS.items() if key in list_types(table)]
 
 
-# --- for people -------------------------------------------------------------------------------------
+# --- descriptions -----------------------------------------------------------------------------------
 
 
 class SettingHelp(NamedTuple):
@@ -501,7 +501,7 @@ def build_flag(key: str) -> str:
 
 
 def list_flags() -> list[tuple[str, bool]]:
-    """The settings of `[run]` that are flags, and whether each is a switch; without their help, which takes long."""
+    """The settings of `[run]` that are flags, and whether each is a switch; without their help, which is slow."""
     defaults = RunSettings()
     keys = [key for key in RunSettings.__struct_fields__ if key not in _NO_FLAGS]
     return [(key, isinstance(getattr(defaults, key), bool)) for key in keys]

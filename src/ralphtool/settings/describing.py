@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 def write_default(table: type[Struct], key: str) -> str:
-    """The default of a setting, as TOML; empty where there is none."""
+    """The default of a setting, as TOML; empty if there is none."""
     value = getattr(table(), key)
     if value is None:
         return ""
     if find_kind(list_types(table)[key]) is find_kind(Seconds):
         size, unit = next(((n, u) for n, u in ((3600, "h"), (60, "m")) if value and value % n == 0), (1, "s"))
         return f'"{value / size:g}{unit}"' if value else '"0"'
-    return msgspec.json.encode(value).decode()  # TOML looks the same for all that is a default here
+    return msgspec.json.encode(value).decode()  # TOML is the same for all defaults here
 
 
 def read_docstrings(*modules: str) -> dict[tuple[str, str], str]:
-    """The docstring under each field. Python drops them, so they are read from the source, where there is one.
+    """The docstring under each field. Python drops them, so they are read from the source, if it is available.
 
-    By its lines, so each field has to be on one: every run needs the help of its flags, and to parse the source would
-    take a quarter of its start.
+    It is read line by line, so each field must be on one line: every run needs the help of its flags, and parsing the
+    source would take a quarter of the start-up time.
     """
     import inspect
 

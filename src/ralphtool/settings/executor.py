@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _HOST = r"\A(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}\Z"
-_LEAST_HEARTBEAT = 3  # a beat a second, and one that is late
+_LEAST_HEARTBEAT = 3  # one per second, and one may be late
 Address = Annotated[str, Meta(pattern=_HOST), ValueKind("a host with a port", '"127.0.0.1:7233"')]
 Path = Annotated[Argument, ValueKind("a path", '"/etc/ralph/client.pem"')]
 Variable = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_]*\Z"), ValueKind("a variable name", '"MY_API_KEY"')]
@@ -48,7 +48,7 @@ class ExecutorSettings(Struct, frozen=True, kw_only=True):
 
 
 def apply_environment(settings: ExecutorSettings, environment: Mapping[str, str] = os.environ) -> ExecutorSettings:
-    """With what Temporal's own variables say, as its other programs take it."""
+    """Applies Temporal's own environment variables, as its other programs do."""
     names = {"address": "TEMPORAL_ADDRESS", "namespace": "TEMPORAL_NAMESPACE"}
     given = {key: environment[name] for key, name in names.items() if environment.get(name)}
     if not re.match(_HOST, given.get("address", settings.address)):
@@ -57,18 +57,18 @@ def apply_environment(settings: ExecutorSettings, environment: Mapping[str, str]
 
 
 def read_api_key(settings: ExecutorSettings, environment: Mapping[str, str] = os.environ) -> str:
-    """The API key; empty if there is none. It stands in no file of ours."""
+    """The API key; empty if there is none. ralphtool never writes it to a file."""
     return environment.get(settings.api_key_env, "") if settings.api_key_env else ""
 
 
 def uses_tls(settings: ExecutorSettings) -> bool:
-    """Off this machine always: an API key in the clear would be anybody's."""
+    """Always for other machines: an API key must not be sent unencrypted."""
     return settings.tls or bool(settings.tls_cert or settings.tls_ca) or not is_loopback(settings.address)
 
 
 def is_loopback(address: str) -> bool:
     host = address.rpartition(":")[0].strip("[]")
-    # No name but this one: what others mean is for a name server to say.
+    # No other name: a name server decides what those mean.
     return host in ("localhost", "::1") or _is_local_ipv4(host)
 
 
@@ -78,7 +78,7 @@ def _is_local_ipv4(host: str) -> bool:
 
 
 def check_connection(settings: ExecutorSettings, environment: Mapping[str, str] = os.environ) -> None:
-    """Refuses a server elsewhere that anybody could play, or listen to."""
+    """Refuses a connection to another machine that others could impersonate or eavesdrop on."""
     if settings.heartbeat < _LEAST_HEARTBEAT:
         raise WrongSetting(f"executor.heartbeat must be at least {_LEAST_HEARTBEAT}s: workers report once a second")
     if bool(settings.tls_cert) != bool(settings.tls_key):

@@ -1,4 +1,4 @@
-"""The settings of what OpenTelemetry is told: `[otel]`."""
+"""The settings of the export to OpenTelemetry: `[otel]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from ralphtool.settings.values import Switch, ValueKind
 
-# No login: it would stand in files and messages. A path may follow, and `/v1/traces` is added to it.
+# No login, because it would appear in files and messages. A path may follow, and `/v1/traces` is added to it.
 URL = r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/%-]*)?"
 Endpoint = Annotated[
     str, Meta(pattern=rf"\A(?:{URL})?\Z"), ValueKind("a URL without a login", '"http://127.0.0.1:4318"')

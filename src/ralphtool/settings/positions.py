@@ -1,4 +1,4 @@
-"""Where a setting stands in a file of TOML, how its name is written, and which right name is nearest to a wrong one."""
+"""The line of a setting in a TOML file, the notation of its name, and the valid name nearest to a wrong one."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 KeyPath = tuple[str, ...]  # of a setting: ("run", "timeout")
 
-# What can hold a line end or a bracket without its meaning, and these themselves.
+# Strings and comments, in which line ends and brackets have no meaning; and line ends and brackets themselves.
 _PIECE = r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]'''
 _DEEPEST = 4  # agents.NAME.env.VARIABLE
 
 
 def find_lines(text: str) -> dict[KeyPath, int]:
-    """On which line each setting is first named. The parser gives no positions, but parses single statements too."""
-    import tomllib  # slow to import, and only needed where there is a file
+    """The line on which each setting is first named. The parser gives no positions, but can parse single statements."""
+    import tomllib  # slow to import, and only needed if there is a file
 
     found: dict[KeyPath, int] = {}
     table: KeyPath = ()
@@ -34,7 +34,7 @@ def find_lines(text: str) -> dict[KeyPath, int]:
 
 
 def find_broken_line(text: str) -> int:
-    """The line of the first statement that can't be parsed by itself; else of the last, which contradicts another."""
+    """The line of the first statement that can't be parsed alone; else of the last, which contradicts another."""
     import tomllib
 
     line = 1
@@ -49,7 +49,7 @@ def find_broken_line(text: str) -> int:
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:
     """Each header and each assignment, with the number of its first line; blank lines and comments too.
 
-    True up to the first that is no TOML: where a quote or a bracket is left open, the rest may be anything.
+    Correct up to the first invalid statement: after an open quote or bracket, the rest may be split anywhere.
     """
     line, start, depth = 1, 0, 0
     for piece in re.finditer(_PIECE, text + "\n", re.DOTALL):
@@ -69,13 +69,13 @@ def _list_paths(given: object, path: KeyPath) -> Iterator[KeyPath]:
 
 
 def join_keys(path: KeyPath) -> str:
-    """As TOML has it. Keys come out of a file that anybody may have written, so odd ones are quoted and cut."""
+    """The keys as TOML writes them. The file is not trusted, so odd keys are quoted and cut."""
     return ".".join(key if re.fullmatch(r"[A-Za-z0-9_-]{1,60}", key) else shorten(key) for key in path)
 
 
 def find_nearest(wrong: str, right: Iterable[str]) -> str | None:
-    """Case, and dashes for underscores, are no difference. A monster of a key is near to nothing."""
-    import difflib  # slow to import, and only needed where something is wrong
+    """Ignores case, and dashes for underscores. Huge keys are cut: they match nothing anyway."""
+    import difflib  # slow to import, and only needed for errors
 
     found = difflib.get_close_matches(wrong[:80].lower().replace("-", "_"), sorted(right), n=1)
     return found[0] if found else None

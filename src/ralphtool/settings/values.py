@@ -1,4 +1,4 @@
-"""Kinds of values that a setting can have: their constraints, and each in words and by example."""
+"""The kinds of values of settings: their constraints, a description and an example of each."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ralphtool.settings.positions import find_nearest, join_keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# msgspec encodes some texts to look at them, and a flag may hold bytes that are not UTF-8.
+# msgspec encodes some strings to check them, and a flag may contain bytes that are not UTF-8.
 _REFUSED = (msgspec.ValidationError, UnicodeEncodeError)
 
 
 class BadValue(Exception):
-    """A value that its setting can't take; `key` is the key inside it that is to blame, if it is a table."""
+    """A value that its setting does not allow; `key` is the wrong key inside it, if it is a table."""
 
     def __init__(self, hint: str = "", key: str | None = None) -> None:
         self.hint = hint
@@ -29,11 +29,11 @@ class BadValue(Exception):
 
 
 class TooBig(Exception):
-    """A number beyond the most that its setting can take."""
+    """A number above the maximum of its setting."""
 
 
 class ValueKind(NamedTuple):
-    """One kind of value in words and by example (as TOML). The type that it stands with holds the constraints."""
+    """One kind of value in words and by example (as TOML). The annotated type has the constraints."""
 
     words: str
     example: str
@@ -50,7 +50,7 @@ class ValueKind(NamedTuple):
 
 @cache
 def list_types(table: type[msgspec.Struct]) -> dict[str, Any]:
-    """The type of each setting of a table, with its constraints; TOML has no null, so None is no part of it."""
+    """The type of each setting of a table, with its constraints; without None, since TOML has no null."""
     hints = typing.get_type_hints(table, include_extras=True)
     return {key: _drop_none(hints[key]) for key in table.__struct_fields__}
 
@@ -61,7 +61,7 @@ def _drop_none(hint: Any) -> Any:
 
 
 def find_kind(hint: Any) -> ValueKind:
-    """The last one that a type has; choices need none."""
+    """The last ValueKind of a type; for choices it is built from them."""
     for mark in reversed(getattr(hint, "__metadata__", ())):
         if isinstance(mark, ValueKind):
             return mark
@@ -70,18 +70,18 @@ def find_kind(hint: Any) -> ValueKind:
 
 
 def read_value(hint: Any, value: object) -> object:
-    """A value out of TOML as its setting has it. Raises BadValue or TooBig."""
+    """Converts a TOML value to the type of its setting. Raises BadValue or TooBig."""
     kind = find_kind(hint)
     number = kind.parse(value) if kind.parse else value
     try:
         read = typed.convert(number, hint)
     except _REFUSED:
         raise _explain(hint, number) from None
-    return read + 0.0 if isinstance(read, float) else read  # TOML knows -0.0
+    return read + 0.0 if isinstance(read, float) else read  # TOML has -0.0
 
 
 def read_flag(hint: Any, value: object) -> object:
-    """What a flag says; a text if it comes as it was typed."""
+    """The value of a flag; a string is parsed as the user typed it."""
     return read_value(hint, find_kind(hint).typed(value) if isinstance(value, str) else value)
 
 
@@ -96,7 +96,7 @@ def _explain(hint: Any, value: object) -> BadValue | TooBig:
 
 
 def _find_bad_items(hint: Any, value: object) -> Iterator[BadValue]:
-    """The items of a list or a table that don't fit, where the setting takes a list or a table at all."""
+    """The wrong items of a list or a table, if the setting allows a list or a table at all."""
     if isinstance(value, list | tuple) and _fits(hint, []):
         for number, item in enumerate(value, 1):
             if not _fits(hint, [item]):
@@ -139,7 +139,7 @@ def _parse_share(value: object) -> float:
 
 
 def _read_number(text: str) -> object:
-    """The number that a flag's text is, as TOML would have it; else the text, which is then a bad value."""
+    """The number in a flag's text, as in TOML; else the text itself, which is then a bad value."""
     try:
         return int(text) if re.fullmatch(r"-?[0-9]{1,100}", text) else float(text)
     except ValueError:
@@ -152,10 +152,10 @@ def _read_boolean(text: str) -> object:
 
 # --- the kinds --------------------------------------------------------------------------------------
 
-_MOST = 10**12  # of tokens, dollars, attempts: more is a typing mistake
-_LONGEST = 366 * 24 * 3600  # the clocks of the system refuse what is much longer
+_MOST = 10**12  # of tokens, dollars, attempts: more is a typo
+_LONGEST = 366 * 24 * 3600  # system timers reject much longer durations
 
-_CHARACTER = r"[^\x00\ud800-\udfff]"  # no argument can hold a NUL, and no UTF-8 a half of a surrogate pair
+_CHARACTER = r"[^\x00\ud800-\udfff]"  # an argument can't contain NUL, nor UTF-8 a lone surrogate
 _PORT = r"(?!0+\Z)(?:[0-5]?[0-9]{1,4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"  # 1 to 65535
 
 LIMIT = "limit"  # marks a setting of a run as one of its limits

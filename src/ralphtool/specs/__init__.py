@@ -1,11 +1,11 @@
-"""Specs: what a change is made of, and how the formats that people have are found and opened.
+"""Specs: the parts of a change, and how changes of all formats are found and opened.
 
 An adapter is the reader and writer of one format: a module, or any object, that fits `Adapter`.
-`open` looks for the change; the commands and the loop know no format.
+`open` looks for the change; the commands and the loop know no concrete format.
 
-On the agent's hot path: standard library only, and adapters are imported when they are needed.
+On the agent's hot path: standard library only, and adapters are imported only when needed.
 
-One file, over 500 lines: every further module would make each call of an agent slower.
+One file, although over 500 lines: each further module would make every agent command slower.
 """
 
 import os
@@ -32,17 +32,17 @@ else:
 __all__ = ["Adapter", "Scenario", "Spec", "Story", "Task", "open"]
 
 BUILT_IN = {name: module for name, (module, _, _) in projects.FORMATS.items()}
-TRACKERS = ("beads", "github")  # whose changes are begun in a program of their own
-DEFAULT = "checklist"  # what a change is begun in where no format is used yet
-_ENDINGS = (".md", ".markdown", ".json", ".jsonl", ".yml", ".yaml", ".txt", ".toml")  # of files, and of no module
+TRACKERS = ("beads", "github")  # their changes are created with another program
+DEFAULT = "checklist"  # for a new change, if the project uses no format yet
+_ENDINGS = (".md", ".markdown", ".json", ".jsonl", ".yml", ".yaml", ".txt", ".toml")  # of files, never of modules
 _NEEDED = ("name", "found_in", "changes", "open", "places")
 
 
-# --- what a change is made of -----------------------------------------------------------------------
+# --- the parts of a change --------------------------------------------------------------------------
 
 
 class Task:
-    """One checkbox. A story can be done without those of its tasks that are optional."""
+    """One checkbox. A story can be done without its optional tasks."""
 
     __slots__ = ("done", "id", "optional", "text")
 
@@ -54,7 +54,7 @@ class Task:
 
 
 class Story:
-    """What one iteration is given. `put_aside` says why it is not handed out though open: "blocked" or "deferred"."""
+    """The work of one iteration. `put_aside` says why an open story is not worked on: "blocked" or "deferred"."""
 
     __slots__ = ("depends_on", "description", "id", "optional", "put_aside", "tasks", "title")
 
@@ -78,12 +78,12 @@ class Story:
 
     @property
     def required(self) -> "list[Task]":
-        """The tasks without which it is not done."""
+        """The tasks that must be done."""
         return [task for task in self.tasks if not task.optional] or list(self.tasks)
 
     @property
     def done(self) -> bool:
-        """A story without tasks is not done: what it asks for was never written as a task."""
+        """A story without tasks is never done: its work was not written as tasks."""
         return bool(self.tasks) and all(task.done for task in self.required)
 
     @property
@@ -126,13 +126,13 @@ class Spec(Protocol):
     """What `open` takes as `spec` to come straight back to this very change."""
 
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
-        """In the order in which they are to be done. `completed` are the tasks that the session knows as done."""
+        """In the order of work. `completed` are the tasks that the session recorded as done."""
         ...
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
-        """Marks a task as done and changes not one byte else.
+        """Marks a task as done and changes no other byte.
 
-        Where a format has no box for each task, the story's own mark is set once all are in `completed`,
+        If a format has no box for each task, the story's own mark is set once all tasks are in `completed`,
         and only if the work is `proven`.
         """
         ...
@@ -144,7 +144,7 @@ class Spec(Protocol):
     def scenarios(self, story: Story) -> list[Scenario]: ...
 
     def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
-        """Writes what is not there yet; tells how many that were."""
+        """Writes the learnings that are not there yet; returns their number."""
         ...
 
     def write_patterns(self, patterns: "Sequence[dict[str, Any]]") -> int: ...
@@ -152,18 +152,18 @@ class Spec(Protocol):
     def write_observations(self, observations: "Sequence[dict[str, Any]]") -> int: ...
 
     # A spec may also have:
-    #   done_key: str                       the key of a story's object, in a format that is JSON, which says that it is
-    #                                       done: only a proven story gets it, and never from an agent
-    #   untick(task_id: str) -> None        opens a box again, for a story that a person rejects; where a format has no
-    #                                       box for each task, it takes the story's own mark away
-    #   prd_id(story_id: str) -> str        what the history calls a story
-    #   title: str                          what the change is called by its author, for people
-    #   warnings: list[str]                 what was read so far though it is not as it should be: each
-    #                                       says what is wrong, what was made of it, and what to do
+    #   done_key: str                       in a JSON format, the key of a story's object that says that it is done:
+    #                                       set only for a proven story, and never by an agent
+    #   untick(task_id: str) -> None        reopens a box, for a story that a person rejects; if a format has no box
+    #                                       for each task, it removes the story's own mark
+    #   prd_id(story_id: str) -> str        the story's id in the history
+    #   title: str                          the author's title of the change, for people
+    #   warnings: list[str]                 the problems of what was read so far: each says what is wrong, how it was
+    #                                       interpreted, and what to do
     #   task_example: str                   how a task is written in this format, for a change that has none yet
-    #   is_marked(story_id: str) -> bool    whether a story itself is marked as done, in a format where a story has a
-    #                                       mark of its own beside those of its tasks
-    #   is_untouched() -> bool              whether it is still what `scaffold` made of it
+    #   is_marked(story_id: str) -> bool    whether a story itself is marked as done, in a format where a story has its
+    #                                       own mark besides those of its tasks
+    #   is_untouched() -> bool              whether it is unchanged since `scaffold` wrote it
 
 
 class Adapter(Protocol):
@@ -174,31 +174,31 @@ class Adapter(Protocol):
     """Where changes lie in a project, for people: `plans/<name>.md`."""
 
     def changes(self, project: str) -> list[str]:
-        """The names of the changes that this format holds in a project; cheap, and none is no error."""
+        """The names of the project's changes in this format; must be cheap, and must not fail if there are none."""
         ...
 
     def open(self, project: str, change: str, where: str | None = None) -> Spec:
-        """The change of that name, or ChangeNotFound. `where` is what follows the ':' of a ref."""
+        """The change of that name, or ChangeNotFound. `where` is the part of a ref after its ':'."""
         ...
 
     def places(self, change: str, where: str | None = None) -> "Sequence[str]":
-        """The paths in a project, files or folders, that can belong to the change; nothing has to be there.
+        """The paths in a project, files or folders, that can belong to the change; they need not exist.
 
-        What a run commits with the change, and what is read from its branch without checking that out.
+        A run commits them with the change, and reads them from its branch without checking that out.
         """
         ...
 
     # An adapter may also have:
     #   scaffold(project: str, text: str, name: str | None, file: str | None) -> Scaffold
-    #                                       what `ralphtool new` writes: see ralphtool.specs.scaffold
+    #                                       the files that `ralphtool new` writes: see ralphtool.specs.scaffold
     #   locate(project: str) -> list[ChangeLocation]
-    #                                       the changes with their refs, instead of `changes`: where changes can
-    #                                       lie in several places, or one that can't be read must hide no other
+    #                                       the changes with their refs, instead of `changes`: if changes can be in
+    #                                       several places, or an unreadable one must not hide the others
     #   name_in(project: str, file: str) -> str
-    #                                       what the change in a file is called that is given as `--spec FILE`
-    #   takes_file: bool                    whether `ralphtool new --file` can name the file to make
-    #   is_used(project: str) -> bool       whether the project uses the format, if it can without having changes
-    #   guide: str                          how the format is written, for an agent that drafts a change in it
+    #                                       the name of the change in a file that is given as `--spec FILE`
+    #   takes_file: bool                    whether `ralphtool new --file` can name the file to create
+    #   is_used(project: str) -> bool       whether the project uses the format, if it can do so without changes
+    #   guide: str                          how to write the format, for an agent that drafts a change in it
 
 
 # --- finding adapters and changes -------------------------------------------------------------------
@@ -213,7 +213,7 @@ def adapter(name: str) -> Adapter:
         return _load(strangers[name])
     if "." in name:
         return _load(name)
-    from ralphtool.core import spelling  # only where something is wrong
+    from ralphtool.core import spelling  # needed only for the error
 
     known = [*BUILT_IN, *strangers]
     others = f"use one of {', '.join(known)}, the path of a Markdown file, or the dotted path of an adapter"
@@ -223,10 +223,10 @@ def adapter(name: str) -> Adapter:
 def _load(dotted: str) -> "Adapter":
     module, _, attribute = dotted.partition(":")
     try:
-        __import__(module)  # what importlib.import_module does, without the price of importlib
+        __import__(module)  # what importlib.import_module does, without the cost of importlib
         found: Any = sys.modules[module]
         found = getattr(found, attribute) if attribute else found
-    except Exception as error:  # other people's code may raise anything when it is imported
+    except Exception as error:  # third-party code may raise anything on import
         raise InvalidValue(
             f"the spec adapter {shorten(dotted)} can't be loaded ({error}): check its name, and install it for the "
             "Python that runs ralphtool, or put its folder on PYTHONPATH"
@@ -237,7 +237,7 @@ def _load(dotted: str) -> "Adapter":
 
 
 def names() -> list[str]:
-    """The formats that are looked for: those that come with us, and those of other packages."""
+    """All formats that are looked for: the built-in ones, and those of other packages."""
     return [*BUILT_IN, *(name for name in _entry_points() if name not in BUILT_IN)]
 
 
@@ -248,7 +248,7 @@ def _entry_points() -> dict[str, str]:
 
 
 def open(project: str, change: str, spec: str | None = None) -> Spec:
-    """The change of that name, found by looking; `spec` decides when several formats hold one."""
+    """Finds the change of that name; `spec` decides if several formats have one."""
     projects.check_name(change, "a change's name")
     if spec:
         return _open_ref(project, change, spec)
@@ -274,18 +274,18 @@ def _choose_location(project: str, found: "list[ChangeLocation]") -> "ChangeLoca
 
 
 def parse_ref(project: str, text: str | None) -> str | None:
-    """What somebody gave as `--spec`, as a ref."""
+    """The value of `--spec` as a ref."""
     return text if text is None or not is_path(text) else _locate_path(project, text)[0].ref
 
 
 def find_named(project: str, text: str | None) -> str | None:
-    """The change that a path given as `--spec` names by itself, if it holds only one."""
+    """The change that a `--spec` path identifies without a name, if it contains only one."""
     found = {place.change for place in _locate_path(project, text)} if text and is_path(text) else set()
     return found.pop() if len(found) == 1 else change_of(text)
 
 
 def _locate_path(project: str, path: str, known: "list[ChangeLocation] | None" = None) -> "list[ChangeLocation]":
-    """The changes that a path holds: those whose files it is among, else the one that is read from the file itself."""
+    """The changes that a path belongs to; if there are none, the one in the file itself."""
     from ralphtool.specs import refs
 
     inside = refs.find_inside(project, path)
@@ -298,27 +298,27 @@ def _holds(project: str, place: "ChangeLocation", full: str) -> bool:
     try:
         own = open(project, place.change, place.ref).path
     except (RalphError, OSError):
-        return False  # what can't be opened holds nothing; whoever opens it is told why
+        return False  # one that can't be opened has no paths; opening it reports why
     return full == own or full.startswith(os.path.join(own, ""))
 
 
 def is_path(text: str) -> bool:
-    """Whether it can only be a path: a module has no slash in its name, and a ref has a format before its ':'."""
+    """Whether it can only be a path: the name of a module has no slash, and a ref has a format before its ':'."""
     return text.partition(":")[0] not in BUILT_IN and ("/" in text or text.endswith(_ENDINGS))
 
 
 def file_of(ref: str | None) -> str | None:
-    """The path that a ref names, if it names one: `docs/plan.md`, with or without its format before it."""
+    """The path in a ref, if any: `docs/plan.md`, with or without a format before it."""
     name, _, where = (ref or "").partition(":")
     if name in TRACKERS:
-        return None  # what follows is the number of an issue
+        return None  # the rest is the number of an issue
     if name in BUILT_IN:
         return where or None
     return ref if ref and is_path(ref) else None
 
 
 def change_of(ref: str | None) -> str | None:
-    """The change that a ref of an issue tracker names by itself: it is called after the issue."""
+    """The change that a ref of an issue tracker implies: it is named after the issue."""
     name, _, where = (ref or "").partition(":")
     if name not in TRACKERS or not where:
         return None
@@ -331,7 +331,7 @@ def _open_ref(project: str, change: str, ref: str) -> Spec:
     found, where = _resolve(ref)
     spec = found.open(project, change, where)
     if spec.ref.partition(":")[0] != ref.partition(":")[0]:
-        spec.ref = ref  # an adapter does not know by which entry point or path it is found
+        spec.ref = ref  # an adapter does not know the entry point or path that it was found by
     return spec
 
 
@@ -344,7 +344,7 @@ def _resolve(ref: str) -> tuple[Adapter, str | None]:
 
 
 def places(project: str, change: str, ref: str | None = None) -> list[str]:
-    """The paths in a project that can belong to a change; without a ref, those of every format."""
+    """The paths in a project that can belong to a change; without a ref, for every format."""
     if ref:
         found, where = _resolve(parse_ref(project, ref) or ref)
         return check_places(found, change, where)
@@ -361,7 +361,7 @@ def check_places(adapter: "Adapter", change: str, where: str | None) -> list[str
 
 
 def find_working(ref: str) -> "tuple[Adapter, str | None] | None":
-    """The adapter that a ref names; None where its package is broken, which must not hide the changes of others."""
+    """The adapter that a ref names; None if its package is broken, which must not hide the changes of others."""
     try:
         return _resolve(ref)
     except RalphError:
@@ -369,7 +369,7 @@ def find_working(ref: str) -> "tuple[Adapter, str | None] | None":
 
 
 def list_own_paths(project: str, spec: Spec) -> list[str]:
-    """The paths of a change that is there, in full."""
+    """The full paths of a change that exist."""
     found = [os.path.join(project, place) for place in places(project, spec.change, spec.ref)]
     return list(dict.fromkeys([spec.path, *(path for path in found if os.path.lexists(path))]))
 
@@ -377,7 +377,7 @@ def list_own_paths(project: str, spec: Spec) -> list[str]:
 class ChangeLocation:
     """Where a change was found. `error` says why its format could not be read, if so.
 
-    One that is `nested` is of a project below this one: it gives way to a change of this project of the same name.
+    A `nested` one is in a project below this one: a change of this project with the same name takes precedence.
     """
 
     __slots__ = ("change", "error", "nested", "ref")
@@ -387,7 +387,7 @@ class ChangeLocation:
 
 
 def find_all(project: str) -> list[ChangeLocation]:
-    """Every change of the project, of every format; what the configuration names comes along."""
+    """Every change of the project, in every format, including the one that the configuration names."""
     formats = [name for name in names() if may_be_used(project, name)]
     places = [place for name in formats for place in _find_by_format(project, name)]
     return places + _find_in_config(project, places)
@@ -416,7 +416,7 @@ def _locate(project: str, ref: str) -> list[ChangeLocation]:
     if own is None or "." in ref:
         return [ChangeLocation(change, ref) for change in found.changes(project)]
     located: list[ChangeLocation] = own(project)
-    for place in located:  # an adapter does not know by which entry point it is found
+    for place in located:  # an adapter does not know the entry point that it was found by
         place.ref = ":".join([ref, *place.ref.split(":", 1)[1:]])
     return located
 
@@ -434,7 +434,7 @@ def _find_in_config(project: str, known: list[ChangeLocation]) -> list[ChangeLoc
 
 
 def list_configured(project: str) -> list[str]:
-    """What the configuration names, if that is no format which is looked for anyway: a file, an adapter's path."""
+    """The file or adapter path in the configuration, unless it is a format that is looked for anyway."""
     from ralphtool.core import config
 
     ref = config.read_spec(project)
@@ -447,21 +447,21 @@ def list_configured(project: str) -> list[str]:
 
 def _not_found_error(project: str, change: str, places: list[ChangeLocation]) -> Exception:
     for place in places:
-        if place.error:  # the change may well be in what can't be read
+        if place.error:  # the change may be in the unreadable one
             return place.error
     names = sorted({place.change for place in places})
-    from ralphtool.core import spelling  # only where something is wrong
+    from ralphtool.core import spelling  # needed only for the error
 
     known = f"the changes are {', '.join(names[:20])}" if names else "there are no changes yet"
     advice = spelling.suggest(change, names, f"{known};")
     return ChangeNotFound(f"there is no change {change} in {project}: {advice} `ralphtool list` shows them")
 
 
-# --- what follows from the stories ------------------------------------------------------------------
+# --- checking and choosing stories ------------------------------------------------------------------
 
 
 def check(stories: "Sequence[Story]", path: str) -> None:
-    """Refuses what would confuse or stall a run: ids twice, and stories that wait for ever."""
+    """Refuses specs that would confuse or stall a run: duplicate ids, and stories that wait forever."""
     _check_unique([task.id for story in stories for task in story.tasks], "task", path)
     _check_unique([story.id for story in stories], "story", path)
     known = {story.id for story in stories}
@@ -489,7 +489,7 @@ def _check_cycles(stories: "Sequence[Story]", path: str) -> None:
 
 
 def find_cycle(depends_on: "Mapping[str, Sequence[str]]") -> list[str]:
-    """The ids that would wait for ever, given what each waits for."""
+    """The ids that would wait forever, given the dependencies of each."""
     waiting = {id: set(others) for id, others in depends_on.items()}
     while free := [id for id, others in waiting.items() if not others & waiting.keys()]:
         for id in free:
@@ -515,7 +515,7 @@ def can_be_handed_out(story: Story) -> bool:
 
 
 def next_story(stories: "Sequence[Story]") -> Story | None:
-    """The first story that is open and waits for none; optional ones come last."""
+    """The first open story whose dependencies are done; optional ones come last."""
     done = {story.id for story in stories if story.done}
     ready = [
         one for one in stories if one.id not in done and can_be_handed_out(one) and done.issuperset(one.depends_on)
@@ -524,7 +524,7 @@ def next_story(stories: "Sequence[Story]") -> Story | None:
 
 
 def is_complete(stories: "Iterable[Story]") -> bool:
-    """Whether all that has to be done is done; a change without any task never is."""
+    """Whether all required stories are done; a change without any task is never complete."""
     known = list(stories)
     return any(story.tasks for story in known) and all(story.done for story in known if not story.optional)
 
@@ -534,7 +534,7 @@ def list_warnings(spec: Spec) -> list[str]:
 
 
 def prd_id(spec: Spec, story_id: str | None) -> str:
-    """What the history calls a story; without one, the change. An adapter may know better, by a method of that name."""
+    """The id of a story in the history; without a story, of the change. A spec may have its own method for that."""
     own = getattr(spec, "prd_id", None)
     known = own(story_id) if own and story_id is not None else ""
     return known or projects.build_slug(spec.change if story_id is None else f"{spec.change}-{story_id}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 name = "backlog"
 found_in = "backlog/tasks/"
 _FOLDERS = ("backlog", ".backlog")
-_REST = "backlog"  # the change of the tasks that belong to nothing bigger
+_REST = "backlog"  # the change of all tasks without a milestone or parent
 _ROOT_CONFIG = "backlog.config.yml"
 _STATUSES = ("To Do", "In Progress", "Done")
 _ENDED = ("done", "completed", "complete", "closed", "won't do", "wont do", "cancelled", "canceled")
@@ -35,7 +35,7 @@ _PUT_ASIDE = {
     **{"review": "in review", "in review": "in review"},
 }
 _PRIORITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
-_CRITERIA = {"acceptance criteria": "", "definition of done": "dod."}  # and what stands before the numbers of theirs
+_CRITERIA = {"acceptance criteria": "", "definition of done": "dod."}  # with the prefix of their numbers
 
 
 def changes(project: str) -> list[str]:
@@ -56,7 +56,7 @@ def _has_config(project: str, folder: str) -> bool:
 
 
 def _has_tasks(folder: str) -> bool:
-    """Whether the files in a folder without configuration are named as Backlog.md names them: `task-1 - Title.md`."""
+    """Whether the files in a folder without configuration are named in the way of Backlog.md: `task-1 - Title.md`."""
     names = os.listdir(os.path.join(folder, "tasks"))
     heads = [name.partition(" - ")[0] for name in names if " - " in name and name.endswith(".md")]
     return any(markdown.is_number(head.rpartition("-")[2]) for head in heads)
@@ -66,7 +66,7 @@ def open(project: str, change: str, where: str | None = None) -> "BacklogSpec":
     folder = _find_folder(project)
     if folder is None:
         raise ChangeNotFound(f"there is no {_FOLDERS[0]}/tasks in {project}: `ralphtool list` shows the changes")
-    # Whether the change is still there is looked at when its stories are read.
+    # Whether the change still exists is checked when its stories are read.
     known = cache.peek(folder)
     is_known = isinstance(known, _Backlog) and change in known.by_change
     if not is_known and change not in _read_backlog(folder).by_change:
@@ -125,7 +125,7 @@ class BacklogSpec(WithNotes):
         self._edit(task_id, change)
 
     def _edit(self, task_id: str, edit: "Callable[[str, _TaskFile, Box | None], str]") -> None:
-        """Changes the file of a task; the box is None where the story is its only task."""
+        """Changes the file of a task; the box is None if the story is its own only task."""
         file = next((one for one in self._read().members(self.change) if task_id in one.task_ids()), None)
         if file is None:
             raise TaskNotFound(f"{self.path} has no task {shorten(task_id)}")
@@ -157,7 +157,7 @@ class BacklogSpec(WithNotes):
 
 
 class _Config:
-    """What the configuration says about statuses."""
+    """The statuses and the prefix of ids from the configuration."""
 
     def __init__(self, folder: str) -> None:
         text = next((text for path in _list_config_paths(folder) if (text := markdown.load(path)) is not None), "")
@@ -174,7 +174,7 @@ def _list_config_paths(folder: str) -> list[str]:
 
 
 class _TaskFile:
-    """One file: its front matter at once, what stands below when it is asked for."""
+    """One file: its front matter is read at once, the rest on demand."""
 
     def __init__(self, path: str, text: str, config: _Config) -> None:
         self.path = path
@@ -231,7 +231,7 @@ class _TaskFile:
         return self._criteria
 
     def _read_section(self, section: "Section", ids: UniqueIds) -> "Iterable[tuple[str, str, Box]]":
-        """The criteria of a section; what stands in other sections is there to be read."""
+        """The criteria of a section; other sections become prose."""
         titles = [title.lower() for title in (section.title, *section.above)]
         kinds = [kind for title in titles for kind in _CRITERIA if title.startswith(kind)]
         if not kinds:
@@ -255,12 +255,12 @@ class _TaskFile:
 
 
 def _is_marker(line: str) -> bool:
-    """`<!-- SECTION:DESCRIPTION:BEGIN -->` is for the program only."""
+    """`<!-- SECTION:DESCRIPTION:BEGIN -->` is only for the program."""
     return line.startswith("<!-- ") and line.endswith((":BEGIN -->", ":END -->"))
 
 
 def _split_number(text: str) -> tuple[str, str]:
-    """Parts "#2 text" into 2 and the text."""
+    """Splits "#2 text" into 2 and the text."""
     word, _, rest = text.partition(" ")
     number = word.removeprefix("#")
     is_numbered = word != number and number.isascii() and number.isdigit() and len(number) < 10
@@ -325,7 +325,7 @@ class _Backlog:
         return file
 
     def _find(self, id: str) -> _TaskFile | None:
-        """A task by its id, in whatever case, and with the prefix that ids had before the project changed it."""
+        """A task by its id, ignoring case, and with any prefix, since a project may have changed it."""
         return self._by_id.get(id.lower()) or self._by_number.get(_get_number(id))
 
     def _find_change(self, file: _TaskFile) -> str:
@@ -349,7 +349,7 @@ class _Backlog:
             raise SpecError(f"{self._folder} no longer has tasks of {change}: restore them, or choose another change")
         declared = {file.id: self._resolve(file, change) for file in members}
         waits = {file.id: [*declared[file.id], *self._list_children(file, members)] for file in members}
-        if specs.find_cycle(waits):  # a sub-task may wait for its parent, and then the parent can't wait for it
+        if specs.find_cycle(waits):  # a sub-task may depend on its parent: then the parent can't wait for it
             waits = declared
         return [self._build_story(file, completed, waits[file.id]) for file in members]
 
@@ -367,7 +367,7 @@ class _Backlog:
         return [one.id for one in known if one and one is not file and self.changes[one.id] == change]
 
     def _explain_wait(self, file: _TaskFile) -> str:
-        """Why a task can't be worked on though its change knows nothing of what it waits for."""
+        """Why a task can't be worked on if it depends on a task of another change."""
         for id in file.dependencies:
             other = self._find(id)
             if other is None:
@@ -403,7 +403,7 @@ def _make_name(text: str) -> str:
 
 
 def _scan(folder: str) -> "dict[str, Stamp | None]":
-    """The Markdown files below a folder, each with what tells whether it has changed."""
+    """The Markdown files below a folder, each with a stamp that shows whether it has changed."""
     with os.scandir(folder) as found:
         entries = [(entry.name, entry) for entry in found if entry.name[0] != "."]
     stamps: dict[str, Stamp | None] = {}
@@ -415,7 +415,7 @@ def _scan(folder: str) -> "dict[str, Stamp | None]":
     return stamps
 
 
-# --- what `ralphtool new` writes --------------------------------------------------------------------
+# --- new changes ------------------------------------------------------------------------------------
 
 
 def is_used(project: str) -> bool:
@@ -445,7 +445,7 @@ def compose(project: str, outline: "Outline", file: str | None) -> "Scaffold":
 
 
 def _find_last_number(folder: str) -> int:
-    """The highest number of all tasks, of those too that are completed, archived or drafts."""
+    """The highest number of all tasks, including completed, archived and draft ones."""
     names = [name for _, _, names in os.walk(folder) for name in names if " - " in name]
     numbers = [name.partition(" - ")[0].rpartition("-")[2].partition(".")[0] for name in names]
     return max((int(number) for number in numbers if _is_digits(number)), default=0)

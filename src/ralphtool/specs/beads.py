@@ -1,7 +1,7 @@
 """beads (`bd`, `br`): an epic is a change, its children are stories.
 
-`.beads/issues.jsonl` is only read: the programs have a database beside it, and writing to the file would go behind
-their back. A run copies the epic into `.ralph-issues`, and closes issues through the program once they are proven.
+`.beads/issues.jsonl` is only read: the programs have a database besides it, and writing to the file would bypass
+that. A run copies the epic into `.ralph-issues`, and closes issues through the program once they are proven.
 """
 
 import os
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 name = "beads"
 found_in = "epics of beads (.beads/issues.jsonl)"
 begun_by = "create the epic with `bd create` or `br create`, then `ralphtool run --spec beads:ID`"
-# The program may write `.beads/issues.jsonl`: not while an agent works in that very tree.
+# The program may write `.beads/issues.jsonl`, which must not happen while an agent works in the same tree.
 publishes_during_run = False
 
 
@@ -49,7 +49,7 @@ def places(change: str, where: str | None = None) -> list[str]:
 
 
 def name_change(where: str) -> str:
-    """An epic's change is called as the epic is."""
+    """The change has the name of its epic."""
     return where
 
 

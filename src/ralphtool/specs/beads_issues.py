@@ -1,4 +1,4 @@
-"""The issues of beads: from `bd`, `br` or the exported file to the text of a copy, and closed when they are proven."""
+"""The issues of beads: turns the output of `bd`, `br` or the exported file into a copy, and closes proven issues."""
 
 import os
 
@@ -19,7 +19,7 @@ _FOLDER = ".beads"
 _EXPORTS = ("issues.jsonl", "beads.jsonl")  # the second is the older name
 _PROGRAMS = ("bd", "br")
 _ENDED = ("closed", "tombstone")
-_CHILD_TYPES = ("parent-child", "parent_child", "child")  # two of them are misspelt, and occur
+_CHILD_TYPES = ("parent-child", "parent_child", "child")  # two of them are misspelled, but occur
 _NOT_NOW = ("blocked", "deferred", "pinned", "hooked")
 _LOWEST = 99
 
@@ -72,7 +72,7 @@ class Bead:
 
 
 class BeadGraph:
-    """Issues by their ids, and which of them are below which."""
+    """Issues by id, and the children of each."""
 
     def __init__(self, beads: "dict[str, Bead]", where: str) -> None:
         self.beads = beads
@@ -83,11 +83,11 @@ class BeadGraph:
                 self.children.setdefault(parent, []).append(bead.id)
 
     def is_open(self, id: str) -> bool:
-        """An issue that is not there blocks nothing: it was deleted, or lives in another repository."""
+        """A missing issue blocks nothing: it was deleted, or is in another repository."""
         return id in self.beads and not self.beads[id].is_closed
 
     def list_leaves(self, epic: str) -> "dict[str, list[str]]":
-        """The issues without children, each with those that it is below; an epic without any is its own story."""
+        """The issues without children, each with its ancestors; an epic without children is its own story."""
         found: dict[str, list[str]] = {}
         waiting = [(epic, [epic])]
         while waiting:
@@ -104,7 +104,7 @@ class BeadGraph:
         return found
 
     def list_blockers(self, leaves: "dict[str, list[str]]", id: str) -> list[str]:
-        """What a story waits for: its own blockers and those of its parents; a blocker with children is all of them."""
+        """The blockers of a story and of its parents; a blocker with children stands for all of them."""
         found = []
         for blocker in [one for parent in leaves[id] for one in self.beads[parent].blockers]:
             below = self.list_leaves(blocker) if self.children.get(blocker) else [blocker]
@@ -120,7 +120,7 @@ def _read_text(fields: "dict[str, Any]", key: str, where: str) -> str:
 
 
 def _list_dependencies(fields: "dict[str, Any]", where: str) -> "Iterator[tuple[str, str]]":
-    """What an issue depends on, with the kind; the file and the programs spell the same differently."""
+    """The kind and the issue of each dependency; the file and the programs use different keys."""
     listed = fields.get("dependencies") or []
     if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
         raise SpecError(f"{where}: dependencies must be a list of objects: fix it, or export the issues again")
@@ -141,7 +141,7 @@ def find_export(project: str) -> str | None:
 
 
 def list_open_epics(project: str) -> list[str]:
-    """Their ids. Lines without the word are not parsed: there can be thousands."""
+    """Their ids. Lines without "epic" are not parsed: there can be thousands."""
     path = find_export(project)
     if path is None:
         return []
@@ -158,11 +158,11 @@ def _read_export(path: str, project: str) -> str:
 
 
 def _is_issue(fields: "dict[str, Any]") -> bool:
-    """`bd export` may have other records between the issues."""
+    """`bd export` may print other records between the issues."""
     return fields.get("_type", "issue") == "issue" and fields.get("status") != "tombstone"
 
 
-_last_read: "tuple[object, BeadGraph] | None" = None  # a list opens one epic after the other
+_last_read: "tuple[object, BeadGraph] | None" = None  # a list opens one epic after another
 
 
 def read_export(path: str, project: str) -> BeadGraph:
@@ -200,7 +200,7 @@ def open_export(project: str, epic: str) -> "ExportedEpic":
 
 
 class ExportedEpic(issue_copy.IssueCopy):
-    """It reads like its copy, which is made when the first box is ticked."""
+    """It reads like its copy, which is created when the first box is ticked."""
 
     def __init__(self, project: str, path: str, epic: str, graph: BeadGraph) -> None:
         super().__init__(issue_copy.path_of(project, epic), epic, _ADAPTER, f"{_ADAPTER}:{epic}")
@@ -211,7 +211,7 @@ class ExportedEpic(issue_copy.IssueCopy):
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
         if os.path.lexists(self.tasks_file):
             return super().stories(completed)
-        return build_stories(self._graph, self.change)[0]  # a list opens many epics: it needs no text
+        return build_stories(self._graph, self.change)[0]  # a list opens many epics, and needs no text
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
         if not os.path.lexists(self.tasks_file):
@@ -228,7 +228,7 @@ class ExportedEpic(issue_copy.IssueCopy):
 
 
 def build_copy(graph: BeadGraph, epic: str) -> tuple[str, list[str]]:
-    """The text of an epic's copy, and what people should know of it."""
+    """The text of an epic's copy, and notices about it for people."""
     if epic not in graph.beads:
         raise ChangeNotFound(f"{graph.where} has no issue {shorten(epic)}")
     stories, notices = build_stories(graph, epic)
@@ -236,7 +236,7 @@ def build_copy(graph: BeadGraph, epic: str) -> tuple[str, list[str]]:
 
 
 def build_stories(graph: BeadGraph, epic: str) -> tuple[list[Story], list[str]]:
-    """The stories of an epic in their order, and what is left out of it."""
+    """The stories of an epic in order, and notices about the issues that are left out."""
     leaves = graph.list_leaves(epic)
     waits = {id: graph.list_blockers(leaves, id) for id in leaves}
     left_out = _find_left_out(graph, leaves, waits)
@@ -247,7 +247,7 @@ def build_stories(graph: BeadGraph, epic: str) -> tuple[list[Story], list[str]]:
 
 
 def _find_left_out(graph: BeadGraph, leaves: "dict[str, list[str]]", waits: "dict[str, list[str]]") -> dict[str, str]:
-    """What can't be worked on in this change, with the reason; what waits for such an issue is left out too."""
+    """The issues that can't be worked on in this change, with reasons, and those that wait for them."""
     left: dict[str, str] = {}
     for id in leaves:
         outside = [one for one in waits[id] if one not in leaves]
@@ -266,7 +266,7 @@ def _find_left_out(graph: BeadGraph, leaves: "dict[str, list[str]]", waits: "dic
 
 
 def _build_sort_key(bead: Bead) -> "tuple[int, str, list[tuple[int, str]]]":
-    """By priority, then age; of one age, x.2 before x.10."""
+    """By priority, then age; x.2 before x.10 if the age is equal."""
     parts = [(int(part), "") if part.isascii() and part.isdigit() else (0, part) for part in bead.id.split(".")]
     return bead.priority, bead.created[:19], parts
 
@@ -294,7 +294,7 @@ def _list_boxes(text: str) -> list[str]:
 
 
 def find_program(project: str) -> str | None:
-    """The name of the program to call; None where there is none."""
+    """The name of the program to call; None if there is none."""
     told = config.read_tracker(project, _ADAPTER).get("program")
     if told is not None:
         if told not in _PROGRAMS:
@@ -305,7 +305,7 @@ def find_program(project: str) -> str | None:
 
 
 def _uses_dolt(project: str) -> bool:
-    """Only `bd` can read such a database; where both programs are installed, the others are mostly those of `br`."""
+    """Only `bd` can read such a database; if both programs are installed, other databases mostly belong to `br`."""
     try:
         return b'"dolt"' in files.read(os.path.join(project, _FOLDER, "metadata.json"))
     except OSError:
@@ -313,7 +313,7 @@ def _uses_dolt(project: str) -> bool:
 
 
 def download(project: str, epic: str, stop: "Callable[[], bool]") -> tuple[str, list[str]]:
-    """An epic as it is now: asked for from the program, else as it was exported last."""
+    """The current epic from the program; without a program, as last exported."""
     named = find_program(project)
     if named and program.find(named):
         return build_copy(_ask(project, named, epic, stop), epic)
@@ -331,7 +331,7 @@ def download(project: str, epic: str, stop: "Callable[[], bool]") -> tuple[str, 
 
 
 def _ask(project: str, named: str, epic: str, stop: "Callable[[], bool]") -> BeadGraph:
-    """What there is to know of an epic."""
+    """Reads an epic and all issues related to it."""
     return _ask_bd(project, named, stop) if named == "bd" else _ask_br(project, named, epic, stop)
 
 
@@ -343,7 +343,7 @@ def _ask_bd(project: str, named: str, stop: "Callable[[], bool]") -> BeadGraph:
 
 
 def _ask_br(project: str, named: str, epic: str, stop: "Callable[[], bool]") -> BeadGraph:
-    """`br` exports to a file only, so we follow the children, and then what blocks them, level by level."""
+    """`br` exports only to a file, so children and blockers are read level by level."""
     found: dict[str, Bead] = {}
     wanted = [epic]
     while wanted:
@@ -381,7 +381,7 @@ def _list_children(fields: "dict[str, Any]") -> list[str]:
 def publish(
     project: str, epic: str, done: "Sequence[DoneStory]", *, is_complete: bool, stop: "Callable[[], bool]"
 ) -> list[str] | None:
-    """Closes what is done; None where nothing may be written."""
+    """Closes the issues that are done; None if nothing may be written."""
     named = find_program(project)
     if config.read_tracker(project, _ADAPTER).get("write") is False or not (named and program.find(named)):
         return None
@@ -405,7 +405,7 @@ def _close(project: str, named: str, id: str, reason: str, stop: "Callable[[], b
 
 
 def _close_epic(project: str, named: str, epic: str, stop: "Callable[[], bool]") -> list[str]:
-    """Not while it has open children, such as those that were added since or left out."""
+    """Keeps it open while it has open children, such as issues that were added since or left out."""
     graph = _ask(project, named, epic, stop)
     open_ones = [id for id in graph.list_leaves(epic) if id != epic and graph.is_open(id)]
     if open_ones:

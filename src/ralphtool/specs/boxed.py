@@ -1,4 +1,4 @@
-"""What the Markdown formats share: stories made of boxes, ticked one at a time, with notes beside them."""
+"""The common part of the Markdown formats: stories made of boxes, ticked one at a time, with a file of notes."""
 
 import os
 
@@ -33,7 +33,7 @@ class Draft:
         self._unnumbered = 0
 
     def add(self, section: "Section", task_id: "Callable[[str], tuple[str, str] | None]") -> None:
-        """Takes a section's boxes; `task_id` parts a box's text into the id that it begins with and the rest."""
+        """Adds a section's boxes; `task_id` splits a box's text into its leading id and the rest."""
         self.prose += section.prose
         for box in section.boxes:
             parts = task_id(box.text)
@@ -44,7 +44,7 @@ class Draft:
 
     def story(self, known: "Collection[str]") -> Story:
         tasks = [Task(id, text, box.done, _is_optional(text)) for id, text, box in self.tasks]
-        # A number that is nobody's is a mistake, and told as one; a word that is nobody's is prose.
+        # An unknown number is an error, and is reported later; an unknown word is prose.
         depends_on = [id for id in self.depends_on if id in known or _is_id(id)]
         optional = self.optional or self.put_aside == "deferred" or (tasks and all(task.optional for task in tasks))
         prose = markdown.join_prose(self.prose)
@@ -60,17 +60,17 @@ def _is_id(text: str) -> bool:
 
 
 class WithNotes:
-    """What writes a spec's notes into a Markdown file. Whatever its format, an adapter can inherit this."""
+    """Writes a spec's notes into a Markdown file. Specs of any format can inherit this."""
 
     notes_file: str
 
     @property
     def warnings(self) -> list[str]:
-        """What was read so far though it is not as it should be."""
+        """The problems of what was read so far."""
         return list(self.__dict__.get("_warnings", ()))
 
     def warn(self, text: str) -> None:
-        self.__dict__.setdefault("_warnings", {})[text] = None  # which keeps their order, and each of them once
+        self.__dict__.setdefault("_warnings", {})[text] = None  # a dict keeps the order and drops duplicates
 
     def write_learnings(self, learnings: "Sequence[dict[str, Any]]") -> int:
         from ralphtool.specs import notes
@@ -94,12 +94,12 @@ class BoxedSpec(WithNotes):
     tasks_file: str
 
     def drafts(self, text: str) -> list[Draft]:
-        """The stories of the file, in the order in which they are to be done."""
+        """The stories of the file, in the order of work."""
         raise NotImplementedError
 
     def stories(self, completed: "Collection[str]" = ()) -> list[Story]:
         text = markdown.load(self.tasks_file)
-        drafts = [] if text is None else self._read_drafts(text)  # a tasks file that is not written yet has no tasks
+        drafts = [] if text is None else self._read_drafts(text)  # the tasks file may not be written yet
         known = {draft.id for draft in drafts}
         stories = [draft.story(known) for draft in drafts]
         specs.check(stories, self.tasks_file)
@@ -112,7 +112,7 @@ class BoxedSpec(WithNotes):
         return drafts
 
     def rename_twins(self, drafts: list[Draft]) -> None:
-        """Gives ids that are there twice a suffix, and says so."""
+        """Gives duplicate ids a suffix, with a warning."""
         if twins := _rename_twins(drafts):
             shown = f"{', '.join(twins[:_MOST_NAMED])}{' …' if len(twins) > _MOST_NAMED else ''}"
             self.warn(f"{self.tasks_file}: duplicate ids got a suffix ({shown}): give each task its own id")
@@ -149,7 +149,7 @@ class BoxedSpec(WithNotes):
 
 
 def _rename_twins(drafts: "Sequence[Draft]") -> list[str]:
-    """Gives tasks whose id was taken before them one of their own: the second 1.1 is `1.1-2`. Returns the new ids."""
+    """Gives tasks with a duplicate id a new one: the second 1.1 becomes `1.1-2`. Returns the new ids."""
     taken = {id for draft in drafts for id, _, _ in draft.tasks}
     seen: set[str] = set()
     renamed = []
@@ -167,17 +167,17 @@ def _rename_twins(drafts: "Sequence[Draft]") -> list[str]:
 def find_folder(
     project: str, parent: str, change: str, where: str | None, is_change: "Callable[[str], bool]", locate: "Locate"
 ) -> str | None:
-    """The path in the project of a change that is a folder; None if it is not there."""
+    """The path in the project of a change that is a folder; None if it does not exist."""
     place = os.path.normpath(where or os.path.join(parent, change))
     if os.path.basename(place) == change and is_change(os.path.join(project, place)):
         return place
-    from ralphtool.specs import folders  # for one that is not where its name says
+    from ralphtool.specs import folders  # needed only if the folder is not at the usual place
 
     return folders.find(project, change, where, is_change, locate)
 
 
 def make_unique(name: str, taken: "Collection[str]") -> str:
-    """The second "testing" is `testing-2`."""
+    """The second "testing" becomes `testing-2`."""
     count = 2
     candidate = name
     while candidate in taken:

@@ -1,6 +1,6 @@
-"""What was made of files, kept for as long as they stay as they are.
+"""Caches what was built from files until one of them changes.
 
-`ralphtool list` asks for each change by itself. Where all of them are in the same files, those are read once.
+`ralphtool list` reads each change separately. If all of them are in the same files, those are read only once.
 """
 
 import os
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     Made = TypeVar("Made")
     Stamp = tuple[int, int, int]
 
-_FRESH = 1_000_000_000  # nanoseconds; a file so new can change again without a trace in its times
+_FRESH = 1_000_000_000  # nanoseconds; a newer file can change again with the same mtime
 _kept: "dict[str, tuple[object, object]]" = {}
 
 
 def fetch(key: str, stamps: "dict[str, Stamp | None]", build: "Callable[[], Made]") -> "Made":
-    """What `build` made of these files the last time, or makes of them now if one of them has changed."""
+    """The last result of `build`, or a new one if one of these files has changed."""
     known = _kept.get(key)
     if known and known[0] == stamps:
         return known[1]  # type: ignore[return-value]
@@ -32,12 +32,12 @@ def fetch(key: str, stamps: "dict[str, Stamp | None]", build: "Callable[[], Made
 
 
 def peek(key: str) -> object:
-    """What is kept, whether it still holds or not."""
+    """The cached value, whether or not it is still valid."""
     return _kept.get(key, (None, None))[1]
 
 
 def read_stamp(file: "str | os.DirEntry[str]") -> "Stamp | None":
-    """What changes when a file does; None if there is none."""
+    """Values that change when a file does; None if there is no file."""
     try:
         info = os.stat(file) if isinstance(file, str) else file.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Any Markdown file with boxes: `fix_plan.md`, `PLAN.md`, `TODO.md`, or one that is named. Headings are stories."""
+"""Any Markdown file with boxes: `fix_plan.md`, `PLAN.md`, `TODO.md`, or a given one. Headings are stories."""
 
 import os
 
@@ -32,8 +32,8 @@ def changes(project: str) -> list[str]:
 
 
 def locate(project: str) -> list[ChangeLocation]:
-    """The change of each file. What lies in the project's own folder is found by its name alone."""
-    # No `name` of our own here: Python 3.12.1 would take the module's below for it, and not find it.
+    """The change of each file. A file in the project's own folder needs no path in its ref."""
+    # No local `name` here: Python 3.12.1 would confuse it with the module's below, and not find that.
     usual = sorted(file for file in _list_names(project) if file.lower() in _USUAL)
     plans = [os.path.join(_PLANS, plan) for plan in sorted(_list_names(os.path.join(project, _PLANS)), key=_get_stem)]
     files = [*usual, *_ELSEWHERE, *(file for file in plans if file.endswith(_MARKDOWN))]
@@ -54,7 +54,7 @@ def _list_names(folder: str) -> list[str]:
 
 
 def name_in(project: str, file: str) -> str:
-    """The change is called as the file is: `@fix_plan.md` and `plans/my plan.md` hold fix_plan and my-plan."""
+    """The change is named after the file: fix_plan for `@fix_plan.md`, my-plan for `plans/my plan.md`."""
     return projects.make_name(os.path.splitext(os.path.basename(file))[0].lstrip("@"))
 
 
@@ -62,7 +62,7 @@ def _has_boxes(path: str) -> bool:
     try:
         text = markdown.load(path)
     except SpecError:
-        return os.path.isfile(path)  # a file that can't be read is told when it is opened
+        return os.path.isfile(path)  # an unreadable file is reported when it is opened
     lines = (text or "").split("\n")
     return any(plain and _find_box(line) for _, line, plain in markdown.iterate_lines(lines))
 
@@ -94,7 +94,7 @@ def open(project: str, change: str, where: str | None = None) -> "Checklist":
 
 
 def places(change: str, where: str | None = None) -> list[str]:
-    if where:  # a file outside of the project is on no branch, and neither is one of our own folder
+    if where:  # files outside the project or in our own folder are not on a branch
         parts = where.split(os.sep)
         return [] if os.path.isabs(where) or ".." in parts or parts[0] == layout.FOLDER else [where]
     names = [f"{change}{ending}" for ending in (".md", ".MD")] if f"{change}.md".lower() in _USUAL else []
@@ -125,14 +125,14 @@ class Checklist(BoxedSpec):
         return drafts
 
     def list_other_text(self) -> list[str]:
-        """What stands outside of its stories, one text for each heading. Comments are for those who write a plan."""
+        """The text outside its stories, one for each heading. Comments are left out: they are for the plan's author."""
         sections = markdown.sections(markdown.load(self.path) or "", self.path, is_mark=_is_mark)
         texts = [_drop_comments("\n".join(section.prose)).strip() for section in sections if not section.boxes]
         return [text for text in texts if text]
 
     @property
     def title(self) -> str:
-        """The first heading, if it is the only one of its kind and says more than "Plan"."""
+        """The top heading, if it is the only one of its level and says more than "Plan"."""
         lines = (markdown.load(self.path) or "").split("\n")
         heads = [
             line[2:].strip() for _, line, plain in markdown.iterate_lines(lines) if plain and line.startswith("# ")
@@ -150,7 +150,7 @@ class Checklist(BoxedSpec):
 
 
 def _list_stories(sections: "list[Section]") -> "list[Section]":
-    """Those with boxes, and phases without any beside phases that have some: work that was written as prose."""
+    """Sections with boxes, and phases without boxes if other phases have some: their work was written as prose."""
     levels = {one.level for one in sections if one.boxes and markdown.parse_phase(one.title)}
     titles = {title for one in sections for title in one.above if one.boxes}  # their boxes are further below
     return [one for one in sections if one.boxes or (one.level in levels and _is_prose_phase(one, titles))]
@@ -169,7 +169,7 @@ def _drop_comments(text: str) -> str:
 
 
 def _number(sections: "list[Section]") -> "list[tuple[str, str, Section]]":
-    """A story for each section: a heading keeps its number, the others are numbered as they come."""
+    """A story for each section: headings keep their numbers, the others are numbered by position."""
     own = [_split_story_number(section.title) for section in sections]
     taken = {parts[0] for parts in own if parts}
     found: list[tuple[str, str, Section]] = []
@@ -201,7 +201,7 @@ def _find_free_number(position: int, taken: set[str]) -> str:
 
 
 def _number_by_position(drafts: list[Draft]) -> None:
-    """A box without an id of its own is `<story>.<position>`, unless another one has that id as its own."""
+    """A box without its own id becomes `<story>.<position>`, unless another box has that id."""
     own = {id for draft in drafts for id, _, _ in draft.tasks}
     for draft in drafts:
         for index, (id, text, box) in enumerate(draft.tasks):
@@ -211,7 +211,7 @@ def _number_by_position(drafts: list[Draft]) -> None:
 
 
 def _split_id(text: str) -> tuple[str, str] | None:
-    """`1.2 text`, `T001 text` and `ABC-12: text` bring their ids along."""
+    """The id at the start of `1.2 text`, `T001 text` and `ABC-12: text`, and the rest."""
     word, _, rest = text.lstrip("*_`").partition(" ")
     id = word.rstrip("*_`.:)")
     if _is_number(id) or (id[:1] == "T" and id[1:].isdigit() and len(id) > 3) or (_is_ticket(id) and ":" in word):
@@ -229,7 +229,7 @@ def _is_ticket(id: str) -> bool:
     return projects.is_name(prefix) and prefix.isupper() and number.isascii() and number.isdigit()
 
 
-# --- what `ralphtool new` writes --------------------------------------------------------------------
+# --- new changes ------------------------------------------------------------------------------------
 
 
 def scaffold(project: str, text: str, name: str | None, file: str | None) -> "Scaffold":
@@ -288,5 +288,5 @@ def compose(project: str, outline: "Outline", file: str | None) -> "Scaffold":
 
 
 def _name_ref(inside: str) -> str | None:
-    """What `--spec` has to say; nothing where a checklist is found by looking."""
+    """The value that `--spec` needs; None if the checklist is found without it."""
     return None if inside.lower() in _USUAL or os.path.dirname(inside) == _PLANS else inside

@@ -1,7 +1,7 @@
-"""A change from one format to another, and what the other one has no place for.
+"""Converts a change from one format to another, and finds what gets lost.
 
-What is lost is not written down anywhere beforehand: the new change is written to a temporary folder, read back by its
-own adapter, and compared with the old one.
+No table says what a format can't express: the new change is written to a temporary folder, read back by its own
+adapter, and compared with the old one.
 """
 
 import os
@@ -23,7 +23,7 @@ __all__ = ["Conversion", "formats", "plan"]
 
 
 class Conversion:
-    """What is to be written, what each story is called in it, and what it can't keep."""
+    """The files to write, the new id of each story, and the losses."""
 
     __slots__ = ("losses", "made", "stories")
 
@@ -39,7 +39,7 @@ def formats() -> list[str]:
 
 
 def plan(root: str, spec: "Spec", format: str, name: str | None = None, file: str | None = None) -> Conversion:
-    """What `ralphtool convert` would write; nothing that is there is touched. `file` is relative to the project."""
+    """What `ralphtool convert` would write; existing files are not touched. `file` is relative to the project."""
     compose = _find_composer(spec, format)
     adapter = specs.adapter(format)
     if file and not getattr(adapter, "takes_file", False):
@@ -97,7 +97,7 @@ def _read_back(compose: "Any", old: Outline, file: str | None, format: str) -> O
 
 
 def _match_stories(old: Outline, new: Outline, format: str) -> "list[tuple[Story, Story]]":
-    """Each story and what became of it. Titles may be cut and spaced otherwise, but no story is made up or dropped."""
+    """Pairs each story with its new version. Titles may be cut or respaced, but no story is invented or dropped."""
     rest = list(new.stories)
     pairs = []
     for story in old.stories:
@@ -114,15 +114,15 @@ def _match_stories(old: Outline, new: Outline, format: str) -> "list[tuple[Story
 
 
 def _simplify(text: str) -> str:
-    """Letters and digits only: how formats escape and space the rest is theirs."""
+    """Letters and digits only: formats escape and space the rest in different ways."""
     return "".join(mark for mark in text if mark.isalnum())
 
 
-# --- what is lost -----------------------------------------------------------------------------------
+# --- losses -----------------------------------------------------------------------------------------
 
 
 def _list_other_text(spec: "Spec", new: Outline) -> list[str]:
-    """Of a format that has text beside its stories which it does not hand out: notes, an introduction."""
+    """The lost text of a format with text outside its stories, such as notes or an introduction."""
     own = getattr(spec, "list_other_text", None)
     kept = f"{new.proposal or ''}{new.design or ''}"
     return [f"the text {shorten(one)}" for one in (own() if own else []) if not _is_inside(one, kept)]
@@ -185,6 +185,6 @@ def _has_dependency(old: Outline, new: Outline, id: str, other: "Story") -> bool
 
 
 def _says_the_same(one: "Scenario", other: "Scenario") -> bool:
-    """Whether all that the one says is in the other."""
+    """Whether all the text of the one is in the other."""
     said = [join_words(text) for text in describe(one)[3:]]
     return all(_is_inside(text, " ".join(describe(other)[3:])) for text in said if text)

@@ -1,4 +1,4 @@
-"""Changes that are folders: how each is called, and where it lies."""
+"""Changes that are folders: their names and paths."""
 
 import os
 
@@ -22,7 +22,7 @@ def locate(
     is_usual: bool = True,
     nested: bool = False,
 ) -> list[ChangeLocation]:
-    """The changes in a folder. In the usual folder a ref says where one is only if that is not called as the change."""
+    """The changes in a folder. In the usual folder, a ref has a path only if the names of folder and change differ."""
     try:
         names = sorted(os.listdir(os.path.join(project, parent)))
     except (FileNotFoundError, NotADirectoryError):
@@ -39,7 +39,7 @@ def locate(
 def find(
     project: str, change: str, where: str | None, is_change: "Callable[[str], bool]", locate: "Locate"
 ) -> str | None:
-    """The path in the project of a change that is not called as its folder, or lies in another place than usual."""
+    """The path in the project of a change whose folder has another name, or is not at the usual place."""
     if where is None:
         return next((specs.file_of(place.ref) for place in locate(project) if place.change == change), None)
     place = os.path.normpath(where)

@@ -1,6 +1,6 @@
-"""The front matter of a Markdown file: the few shapes of YAML that task files have, read and changed by the line.
+"""The front matter of a Markdown file: the few forms of YAML that task files use, read and changed line by line.
 
-What is not one of these shapes is left alone: it is neither read nor written.
+Other forms are neither read nor written.
 """
 
 TYPE_CHECKING = False
@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _FENCE = "---"
-_SPECIAL = "&*!|>%@`\"'#,[]{}?:-"  # what a plain text can't begin with
+_SPECIAL = "&*!|>%@`\"'#,[]{}?:-"  # a plain scalar can't begin with these
 
 
 class FrontMatter:
-    """The keys at the margin, each with its lines; `end` is the number of the line that closes it."""
+    """The top-level keys, each with its lines; `end` is the number of the closing line."""
 
     def __init__(self, text: str) -> None:
         lines = text.split("\n")
@@ -31,7 +31,7 @@ class FrontMatter:
                 self._values[key][1].append(line.strip())
 
     def line_of(self, key: str) -> int | None:
-        """The number of the line that a key stands in."""
+        """The number of a key's line."""
         return self._values[key][0] if key in self._values else None
 
     def text(self, key: str) -> str:
@@ -41,7 +41,7 @@ class FrontMatter:
         return _unquote(" ".join([first, *more]).strip())
 
     def texts(self, key: str) -> list[str]:
-        """A list: `[a, b]` in a line or lines, or an item in each line; a single text is a list of one."""
+        """A list: `[a, b]` on one or more lines, or one item per line; a single text is a list of one."""
         whole = " ".join(self._values.get(key, (0, []))[1]).strip()
         if whole.startswith("["):
             inside = whole.partition("]")[0][1:]
@@ -61,7 +61,7 @@ def _unquote(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A text as YAML: plain where that can't be taken for anything else."""
+    """A text as YAML: unquoted if that is unambiguous."""
     is_plain = (
         text
         and text[0] not in _SPECIAL
@@ -80,7 +80,7 @@ def quote_list(texts: "Sequence[str]") -> str:
 
 
 def set_text(text: str, key: str, value: str) -> str:
-    """The same text with another value for a key; its quotes and all other bytes stay. A missing key is added."""
+    """Changes the value of a key; its quotes and all other bytes stay. A missing key is added."""
     lines, found = text.split("\n"), FrontMatter(text)
     at = found.line_of(key)
     ending = "\r" if lines[found.end].endswith("\r") else ""
@@ -103,7 +103,7 @@ def _find_comment(text: str) -> str:
 
 
 def strip_front_matter(text: str) -> str:
-    """The text with empty lines in place of its front matter: whatever stands in it is no Markdown."""
+    """The text with empty lines in place of its front matter, which is not Markdown."""
     lines = text.split("\n")
     end = FrontMatter(text).end
     return "\n".join(["", *[""] * end, *lines[end + 1 :]]) if end else text

@@ -28,7 +28,7 @@ def changes(project: str) -> list[str]:
 
 
 def list_configured(project: str) -> list[str]:
-    """What the settings name: `[specs.github] changes`, and `[run] spec`."""
+    """The issues named in the settings: `[specs.github] changes`, and `[run] spec`."""
     from ralphtool.core import config
 
     listed = config.read_tracker(project, name).get("changes", [])
@@ -77,7 +77,7 @@ def parse_where(where: str) -> tuple[str, str]:
 
 
 def spell_where(where: str) -> str:
-    """`#12` and `012` are `12`."""
+    """`#12` and `012` become `12`."""
     kind, value = parse_where(where)
     return value if kind == "issue" else f"{kind}:{value}"
 

@@ -1,7 +1,7 @@
-"""The issues of GitHub, read and written by the program `gh`.
+"""The issues of GitHub, read and written with the program `gh`.
 
-A body is only ever written back with the marks of boxes changed, after it was read again a moment before: what
-somebody edits meanwhile stays. Boxes are found by their words, never by their place.
+A body is read again just before it is written, and only the marks of boxes are changed, so that other people's edits
+are kept. Boxes are found by their text, never by their position.
 """
 
 from ralphtool.core import config
@@ -25,7 +25,7 @@ _DEPENDS = ("depends on", "blocked by")
 
 
 class Issue:
-    """One issue, with what a change needs of it."""
+    """The parts of an issue that a change needs."""
 
     __slots__ = ("body", "is_closed", "number", "title", "url")
 
@@ -81,7 +81,7 @@ def read_issue(project: str, number: str, stop: "Callable[[], bool]", fields: st
 
 
 def _list_issues(project: str, kind: str, value: str, stop: "Callable[[], bool]") -> list[Issue]:
-    """Of a milestone those that are closed too, which are done; of a label only what is open."""
+    """For a milestone including closed issues, which are done; for a label only open ones."""
     state = "all" if kind == "milestone" else "open"
     command = ["list", f"--{kind}={value}", f"--state={state}", f"--limit={_MOST + 1}", f"--json={_FIELDS}"]
     found = [
@@ -162,7 +162,7 @@ def _list_dependencies(body: str) -> list[str]:
 
 
 class _Words:
-    """The words of a box; under the heading that it stood under, where an issue has several stories."""
+    """The text of a box, and the heading above it if an issue has several stories."""
 
     __slots__ = ("text", "title")
 
@@ -180,7 +180,7 @@ def publish(
     is_complete: bool,
     stop: "Callable[[], bool]",
 ) -> list[str]:
-    """Ticks the boxes of what is done; comments on and closes what is complete. Each step may be done twice."""
+    """Ticks the boxes of done stories; comments on and closes complete issues. Each step may be repeated."""
     kind, value = where
     if kind == "issue":
         wanted = [_Words(story.title, text) for story in done for text in story.tasks]
@@ -193,7 +193,7 @@ def publish(
 
 
 class _IssueUpdate:
-    """What one issue on GitHub is told."""
+    """The update of one issue on GitHub."""
 
     def __init__(self, project: str, change: str, number: str, stop: "Callable[[], bool]") -> None:
         self.project = project
@@ -219,7 +219,7 @@ class _IssueUpdate:
     def _tick(self, wanted: "Sequence[_Words]") -> Issue:
         """The issue with its boxes ticked.
 
-        GitHub can't be asked to write only if nobody else did: so we look again afterwards, and tick what got lost.
+        GitHub has no conditional write: so we read the issue again afterwards, and repeat lost ticks.
         """
         for _ in range(_TRIES):
             issue = Issue(read_issue(self.project, self.number, self.stop))
@@ -230,7 +230,7 @@ class _IssueUpdate:
         raise SpecError(f"issue {self.number} did not store the update: its boxes could not be ticked")
 
     def _comment(self, done: "Sequence[DoneStory]") -> None:
-        """Says what was done, once: a run that was killed after its comment finds it here."""
+        """Comments only once: after a kill, the next run finds the comment here."""
         mark = f"<!-- ralphtool {self.change} {' '.join(story.commit[:12] for story in done)} -->"
         comments = read_issue(self.project, self.number, self.stop, "comments").get("comments")
         known = [one.get("body") for one in comments if isinstance(one, dict)] if isinstance(comments, list) else []
@@ -241,7 +241,7 @@ class _IssueUpdate:
 
 
 class _BodyBoxes:
-    """The boxes of an issue as it is now, found by their words."""
+    """The boxes of the current issue, found by their text."""
 
     def __init__(self, issue: Issue) -> None:
         self.issue = issue
@@ -252,17 +252,17 @@ class _BodyBoxes:
                 self._by_text.setdefault(issue_copy.flatten(box.text), []).append((title, box))
 
     def find(self, words: _Words) -> "list[Box]":
-        """Those below that heading; if the heading was renamed, the only one with these words."""
+        """The boxes below that heading; if the heading was renamed, the only box with this text."""
         same = self._by_text.get(words.text, [])
         exact = [box for title, box in same if words.title in (None, title)]
         return exact or ([box for _, box in same] if len(same) == 1 else [])
 
     def tick(self, wanted: "Sequence[_Words]") -> str:
-        """The body with these boxes ticked, and not one other character changed."""
+        """The body with these boxes ticked, and no other character changed."""
         return issue_copy.tick_all(self.issue.body, [box for words in wanted for box in self.find(words)])
 
     def list_missing(self, wanted: "Sequence[_Words]") -> list[str]:
-        """The words of boxes that are not there any more. An issue without boxes was its own task."""
+        """The texts of boxes that no longer exist. An issue without boxes was its own task."""
         own = issue_copy.flatten(self.issue.title)
         return [words.text for words in wanted if words.text != own and not self.find(words)]
 

@@ -1,8 +1,8 @@
-"""The local copy of a change that lives in an issue tracker: one Markdown file, `.ralph-issues/<change>.md`.
+"""The local copy of a change in an issue tracker: one Markdown file, `.ralph-issues/<change>.md`.
 
 Agents work in a box, offline, on the files of a branch. So the issues are copied into a file once, the boxes in that
-file are ticked, and what is proven is sent to the tracker later, by the run. The text of issues is quoted: whatever
-somebody writes there can forge neither a story nor a box nor a heading.
+file are ticked, and the run publishes proven stories to the tracker later. The text of issues is quoted, so that it
+can't forge a story, a box or a heading.
 """
 
 import os
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 FOLDER = ".ralph-issues"
 _HEAD, _TAIL = "<!-- ralphtool copy of ", " -->"
 _WAITS, _OPTIONAL = "<!-- depends on ", "<!-- optional -->"
-_FIRST_LINE = 4096  # bytes that are read to know whose copy a file is
+_FIRST_LINE = 4096  # bytes; enough to find out what a file is a copy of
 _NOTE = "This is a copy. Edit the issues, not this file: the next run that starts without a branch copies them again."
 
 
-# --- where copies are -------------------------------------------------------------------------------
+# --- finding copies ---------------------------------------------------------------------------------
 
 
 def path_of(project: str, change: str) -> str:
@@ -48,7 +48,7 @@ def list_changes(project: str, adapter: str) -> list[str]:
 
 
 def read_source(project: str, change: str) -> tuple[str, str] | None:
-    """The adapter that a copy belongs to and what it is a copy of; None where there is no copy."""
+    """The adapter that a copy belongs to, and what it is a copy of; None if there is no copy."""
     try:
         with open(path_of(project, change), "rb") as file:
             return parse_source(file.read(_FIRST_LINE).decode("utf-8", "replace").partition("\n")[0])
@@ -85,7 +85,7 @@ def open_copy(project: str, change: str, adapter: str, where: str | None) -> "Is
 
 
 class IssueCopy(BoxedSpec):
-    """A change as its copy has it."""
+    """A change as its local copy has it."""
 
     def __init__(self, path: str, change: str, adapter: str, ref: str) -> None:
         self.path = self.tasks_file = path
@@ -117,7 +117,7 @@ class IssueCopy(BoxedSpec):
 
 
 def _list_sections(text: str, path: str) -> "list[Section]":
-    """One for each story. Boxes before the first are no work of ours: such a file is none that we wrote."""
+    """One for each story. A file with boxes before the first story was not written by us."""
     sections = markdown.sections(text, path)
     if any(section.boxes for section in sections if section.level < 2):
         raise SpecError(f"{path} has boxes before its first story: delete the file, and it is copied again")
@@ -157,7 +157,7 @@ def _unquote(lines: "Iterable[str]") -> list[str]:
 
 
 def flatten(text: str) -> str:
-    """On one line, and safe to be written: a lone surrogate or a NUL would break the file."""
+    """On one line, and safe to write: a lone surrogate or a NUL would break the file."""
     return " ".join(text.encode("utf-8", "replace").decode().replace("\0", " ").split())
 
 
@@ -187,13 +187,13 @@ def _quote(text: str) -> list[str]:
 
 
 def check(text: str, name: str) -> None:
-    """Refuses, before anything is written, stories that contradict each other."""
+    """Refuses inconsistent stories before anything is written."""
     drafts = [_read_draft(section, name) for section in _list_sections(text, name)]
     specs.check([draft.story({one.id for one in drafts}) for draft in drafts], name)
 
 
 def store(project: str, change: str, text: str) -> bool:
-    """Writes a copy; what is ticked in the one before stays ticked. Tells whether anything changed."""
+    """Writes a copy; boxes that were ticked in the old one stay ticked. Returns whether anything changed."""
     path = path_of(project, change)
     files.ensure_folder(os.path.dirname(path))
     source = read_source(project, change)
@@ -210,13 +210,13 @@ def store(project: str, change: str, text: str) -> bool:
 
 
 def keep_ticks(new: str, old: str, path: str) -> str:
-    """The new text with the boxes ticked that the old one has ticked."""
+    """The new text, with those boxes ticked that are ticked in the old one."""
     done = {key for key, box in _list_boxes(old, path) if box.done}
     return tick_all(new, [box for key, box in _list_boxes(new, path) if key in done])
 
 
 def tick_all(text: str, boxes: "Iterable[markdown.Box]") -> str:
-    """Ticks these boxes of a text, which may have thousands, and changes no other character."""
+    """Ticks these boxes of a text, perhaps thousands, and changes no other character."""
     lines = text.split("\n")
     for box in boxes:
         if not box.done:
@@ -227,11 +227,11 @@ def tick_all(text: str, boxes: "Iterable[markdown.Box]") -> str:
 
 
 def is_same_work(one: str, other: str, path: str) -> bool:
-    """Whether two copies ask for the same, whatever is ticked."""
+    """Whether two copies have the same tasks, ticked or not."""
     return [key for key, _ in _list_boxes(one, path)] == [key for key, _ in _list_boxes(other, path)]
 
 
 def _list_boxes(text: str, path: str) -> "list[tuple[tuple[str, str], markdown.Box]]":
-    """Every box, by the words of its story and of itself: ids may move when somebody adds a story."""
+    """Every box, by the title of its story and its own text: ids may change when a story is added."""
     drafts = [_read_draft(section, path) for section in _list_sections(text, path)]
     return [((draft.title, words), box) for draft in drafts for _, words, box in draft.tasks]

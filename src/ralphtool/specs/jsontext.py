@@ -1,4 +1,4 @@
-"""JSON as its author wrote it: where the values of a text stand, and one of them changed.
+"""Edits JSON text in place: finds the positions of values, and changes one of them.
 
 Everything else (keys, their order, spacing, escapes, numbers) stays as it is.
 """
@@ -24,7 +24,7 @@ def parse_object(text: str, path: str) -> "dict[str, Any]":
 
 
 def find(text: str, *way: "str | int") -> int:
-    """Where the value begins to which these keys and positions lead, outermost first; KeyError if it is missing."""
+    """The index of the value at this path of keys and positions, outermost first; KeyError if it is missing."""
     at = quickjson.skip_space(text, 0)
     for step in way:
         at = _find_element(text, at, step) if isinstance(step, int) else _find_member(text, at, step)
@@ -32,12 +32,12 @@ def find(text: str, *way: "str | int") -> int:
 
 
 def replace(text: str, at: int, value: str) -> str:
-    """The value that begins there, replaced by another one, which is given as JSON."""
+    """Replaces the value that begins there by another one, given as JSON."""
     return text[:at] + value + text[quickjson.scan_value(text, at)[1] :]
 
 
 def add_member(text: str, start: int, member: str) -> str:
-    """Adds a member to the object that begins there, after its last one and spaced as that one is."""
+    """Adds a member to the object that begins there, after its last one and with the same spacing."""
     members = _list_members(text, start)
     if not members:
         return f"{text[: start + 1]}{member}{text[start + 1 :]}"
@@ -47,7 +47,7 @@ def add_member(text: str, start: int, member: str) -> str:
 
 
 def _list_members(text: str, start: int) -> "list[tuple[str, int, int]]":
-    """The key, and where the value begins and ends, of every member of the object that begins at `start`."""
+    """The key, and the start and end of the value, of every member of the object that begins at `start`."""
     members = []
     index = quickjson.skip_space(text, start + 1)
     while text[index] != "}":
@@ -62,7 +62,7 @@ def _list_members(text: str, start: int) -> "list[tuple[str, int, int]]":
 
 
 def _find_member(text: str, start: int, key: str) -> int:
-    for name, value, _ in reversed(_list_members(text, start)):  # of a key that comes twice, the last one counts
+    for name, value, _ in reversed(_list_members(text, start)):  # of a duplicate key, the last one counts
         if name == key:
             return value
     raise KeyError(key)

@@ -1,6 +1,6 @@
 """Kiro: `.kiro/specs/<feature>/tasks.md`, whose numbered boxes are stories and the boxes below them tasks.
 
-The box of a story that has tasks is its own mark: it is ticked together with the last task that has to be done.
+If a story has tasks, its own box is the mark of the story: it is ticked together with the last required task.
 """
 
 import os
@@ -108,7 +108,7 @@ class Kiro(WithNotes):
         return self._load_context("design.md")
 
     def scenarios(self, story: Story) -> list[Scenario]:
-        """The acceptance criteria that the tasks of a story name."""
+        """The acceptance criteria that the tasks of a story refer to."""
         group = next((one for one in self._read_groups() if one.id == story.id), None)
         named = _find_references(group.lines()) if group else []
         if not named:
@@ -118,7 +118,7 @@ class Kiro(WithNotes):
         return [_build_scenario(self.change, *one) for one in found]
 
     def _load_context(self, name: str) -> str | None:
-        """A file that only tells more: a byte in it that is no UTF-8 keeps nobody from working."""
+        """A file that is only context: invalid UTF-8 in it must not stop the work."""
         path = os.path.join(self.path, name)
         try:
             return markdown.load(path)
@@ -152,7 +152,7 @@ def _untick(text: str, group: "_Group", box: "Box") -> str:
 
 
 class _Group:
-    """A story while it is read: its own box, if it has one, and those below it."""
+    """A story while it is read: its own box, if any, and the boxes below it."""
 
     def __init__(self, id: str, number: str, title: str, mark: "Box | None", optional: bool = False) -> None:
         self.id = id
@@ -167,7 +167,7 @@ class _Group:
 
     @property
     def _is_own_task(self) -> bool:
-        """Without a box below it that has to be done, the story's own box is the work."""
+        """Without a required box below it, the story's own box is its task."""
         return self.mark is not None and all(optional for _, _, _, optional in self.below)
 
     @property
@@ -178,7 +178,7 @@ class _Group:
         return [(self.id, "\n".join([self.title, *self.mark.texts[1:]]), self.mark, False), *self.below]
 
     def own_mark(self) -> "list[Box]":
-        """The box that says of the whole story that it is done, where that is none of its tasks."""
+        """The box that marks the whole story as done, if it is not one of its tasks."""
         return [self.mark] if self.mark and not self._is_own_task else []
 
     def required(self) -> "list[Box]":
@@ -201,7 +201,7 @@ class _TaskReader:
 
     def __init__(self, text: str, path: str) -> None:
         self.groups: list[_Group] = []
-        # Two kinds: a story without boxes below it and its only task are called the same.
+        # Separate, since a story without boxes below it has the same id as its only task.
         self._story_ids = UniqueIds(path, "story")
         self._task_ids = UniqueIds(path, "task")
         for section in markdown.sections(text, path, is_mark=lambda mark: not mark.isalnum()):
@@ -227,7 +227,7 @@ class _TaskReader:
     def _find_owner(
         self, number: str, box: "Box", section: "Section", heading: "tuple[str, str] | None"
     ) -> _Group | None:
-        """The story that a box is a task of; None for one that is a story itself."""
+        """The story that a box is a task of; None if it is a story itself."""
         current = self.groups[-1] if self.groups else None
         if current and current.mark and box.indent > current.mark.indent and "." not in number:
             return current
@@ -235,7 +235,7 @@ class _TaskReader:
             first, dot, _ = number.partition(".")
             if not dot:
                 return None
-            # The nearest one: where each part of a plan counts from one again, it is that of the same part.
+            # The nearest one: if each part of a plan starts again at 1, it is the one in the same part.
             same = next((group for group in reversed(self.groups) if group.number == first), None)
             title = heading[1] if heading and heading[0] == first else section.title
             return same or self._begin(first, title, section)
@@ -265,7 +265,7 @@ class _TaskReader:
 
 
 def _split_box(text: str) -> tuple[bool, str, str]:
-    """Parts `* 1.2 Title` into whether it is optional, its number and the rest."""
+    """Splits `* 1.2 Title` into whether it is optional, its number and the rest."""
     bare = text.removeprefix("\\")
     optional = bare[:1] == "*" and bare[1:2] != "*"
     bare = bare[1:].lstrip() if optional else text
@@ -274,7 +274,7 @@ def _split_box(text: str) -> tuple[bool, str, str]:
 
 
 def _find_named_tasks(lines: "Iterable[str]") -> list[str]:
-    """What `_Depends: 1.2, 3_` names."""
+    """The ids in `_Depends: 1.2, 3_`."""
     listed = [line.partition(":")[2] for line in lines if line.lstrip("-* ").lower().startswith("_depends")]
     words = [word.strip("_.;*`") for part in listed for word in part.replace(",", " ").split()]
     return [word for word in words if markdown.is_number(word)]
@@ -284,7 +284,7 @@ def _find_named_tasks(lines: "Iterable[str]") -> list[str]:
 
 
 def _find_references(lines: "Iterable[str]") -> list[tuple[str, str]]:
-    """What `_Requirements: 1.1, 2, 4.1-4.5_` and `**Validates: Requirements 1.1**` name, as firsts and lasts."""
+    """The ranges in `_Requirements: 1.1, 2, 4.1-4.5_` and `**Validates: Requirements 1.1**`, as first and last."""
     found: list[tuple[str, str]] = []
     for line in lines:
         head, _, listed = line.lower().partition(":")
@@ -300,7 +300,7 @@ def _parse_range(word: str) -> tuple[str, str]:
 
 
 def _covers(reference: tuple[str, str], id: str) -> bool:
-    """Whether it names a criterion: by its own number, that of its requirement, or one before and one after it."""
+    """Whether it includes a criterion: by its own number, that of its requirement, or a range."""
     first, last, own = (tuple(map(int, text.split("."))) for text in (*reference, id))
     return first <= own[: len(first)] and own[: len(last)] <= last
 
@@ -330,7 +330,7 @@ def _find_number(title: str) -> str:
 
 
 def _parse_criterion(line: str, requirement: str) -> tuple[str, str] | None:
-    """Parts "2. WHEN …" below requirement 1, and "1.2 WHEN …" anywhere, into 1.2 and the rest."""
+    """Splits "2. WHEN …" below requirement 1, and "1.2 WHEN …" anywhere, into 1.2 and the rest."""
     bare = line.strip().removeprefix("- ").removeprefix("* ").lstrip("*_")
     parts = markdown.split_number(bare)
     if parts is None or len(line) - len(line.lstrip()) > 3:
@@ -343,7 +343,7 @@ def _parse_criterion(line: str, requirement: str) -> tuple[str, str] | None:
 
 
 def _build_scenario(capability: str, id: str, requirement: str, text: str) -> Scenario:
-    """A criterion in the words of EARS: WHEN or IF something, while or where something, THEN something."""
+    """A criterion in EARS notation: WHEN or IF something, WHILE or WHERE something, THEN something."""
     scenario = Scenario(capability, requirement or None, id)
     word = text.partition(" ")[0].strip("*_").upper()
     clause = {"WHEN": scenario.when, "IF": scenario.when, "WHILE": scenario.given, "WHERE": scenario.given}.get(word)
@@ -367,7 +367,7 @@ def _split_answer(text: str) -> tuple[str, str]:
     return text, ""
 
 
-# --- what `ralphtool new` writes --------------------------------------------------------------------
+# --- new changes ------------------------------------------------------------------------------------
 
 
 def is_used(project: str) -> bool:
@@ -445,7 +445,7 @@ def compose(project: str, outline: "Outline", file: str | None) -> "Scaffold":
 
 
 def _number_criteria(outline: "Outline") -> "dict[tuple[str, ...], tuple[str, str, str]]":
-    """For every scenario its number, its requirement and its words."""
+    """The number, the requirement and the text of every scenario."""
     from ralphtool.specs.outline import describe, join_words
 
     requirements: dict[str, int] = {}
@@ -476,7 +476,7 @@ def _compose_requirements(outline: "Outline", criteria: "dict[tuple[str, ...], t
             lines += ["", f"### Requirement {id.partition('.')[0]}: {title}", "", "#### Acceptance Criteria", ""]
             last = title
         lines.append(f"{id.partition('.')[2]}. {text}")
-    # What an introduction counts must not be taken for criteria.
+    # Numbered items of an introduction must not be read as criteria.
     parts = [*lines, "", *intro] if _parse_criteria("\n".join(intro)) else [*intro, *lines, ""]
     return "\n".join(["# Requirements Document", "", *parts])
 

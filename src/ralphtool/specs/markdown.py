@@ -1,7 +1,7 @@
 """Markdown as the spec formats use it: fences, headings, boxes and sections.
 
-Written by hand, without `re`: every `task done` imports this module, and `re` alone costs more time than
-the whole command may take. Lines are what stands between line feeds; a carriage return stays with its line.
+Hand-written, without `re`: every `task done` imports this module, and importing `re` alone takes longer than
+the whole command may take. Lines end at line feeds; a carriage return is part of its line.
 """
 
 import os
@@ -30,7 +30,7 @@ def decode(data: bytes, path: str) -> str:
 
 
 def load(path: str) -> str | None:
-    """The text of a file without its byte order mark; None when there is no file."""
+    """The text of a file without its byte order mark; None if there is no file."""
     try:
         return decode(files.read(path), path).removeprefix(BOM)
     except (FileNotFoundError, NotADirectoryError):
@@ -40,7 +40,7 @@ def load(path: str) -> str | None:
 
 
 def load_context(path: str, warn: "Callable[[str], None]") -> str | None:
-    """The text of a file that nothing is read from but context: bytes that are not UTF-8 are replaced, and told."""
+    """The text of a file that is only context: bytes that are not UTF-8 are replaced, with a warning."""
     try:
         return load(path)
     except SpecError as error:
@@ -67,7 +67,7 @@ class Heading:
 
 
 class Box:
-    """A checkbox: `start` and `end` enclose what stands between its brackets, in line `line`."""
+    """A checkbox: `start` and `end` enclose the text between its brackets, on line `line`."""
 
     __slots__ = ("end", "indent", "line", "mark", "start", "texts")
 
@@ -104,9 +104,9 @@ def parse_heading(line: str, number: int = 0) -> Heading | None:
 
 
 def parse_box(line: str, number: int = 0) -> Box | None:
-    """A list item with a checkbox that holds at most one character; only x and X mean done.
+    """A list item with a checkbox that contains at most one character; only x and X mean done.
 
-    As wide as the OpenSpec program reads it: a box that we overlooked would be work that nobody does.
+    As permissive as the OpenSpec program: the work of an overlooked box would never be done.
     """
     opening = line.find("[")
     if opening < 0 or not _is_marker(line[:opening].strip()):
@@ -115,7 +115,7 @@ def parse_box(line: str, number: int = 0) -> Box | None:
     inner = line[opening + 1 : closing]
     mark = inner.strip()
     if closing < 0 or len(mark) > 1 or (line[closing + 1 : closing + 2] in ("(", "[") and (mark or not inner)):
-        return None  # one letter in brackets, then more brackets: that's a link
+        return None  # one letter in brackets, then more brackets: a link
     indent = _measure_indent(line[: len(line) - len(line.lstrip())])
     return Box(number, indent, opening + 1, closing, mark, line[closing + 1 :].strip())
 
@@ -127,19 +127,19 @@ def _is_marker(text: str) -> bool:
 
 
 class Fences:
-    """Tells, line by line, what stands inside a code fence.
+    """Finds, line by line, what is inside a code fence.
 
-    A fence inside a list item ends with the item, closed or not: else one forgotten fence would hide all
+    A fence inside a list item ends with the item, closed or not: otherwise one unclosed fence would hide all
     the tasks that follow.
     """
 
     def __init__(self) -> None:
         self.mark = ""
-        self._owner = 0  # lines indented less than this are outside of the item that holds the fence
-        self._items: list[int] = []  # where the texts of the list items begin that we are in, outermost first
+        self._owner = 0  # lines indented less than this are outside the item that contains the fence
+        self._items: list[int] = []  # the text columns of the enclosing list items, outermost first
 
     def inside(self, line: str) -> bool:
-        """Takes the next line in order; the lines of the fence itself count as inside."""
+        """Must be called for each line in order; the lines of the fence itself count as inside."""
         bare = line.lstrip()
         if not bare:
             return bool(self.mark)
@@ -160,13 +160,13 @@ class Fences:
             self._items.append(indent)
             bare = text
         self._owner = self._items[-1] if self._items else 0
-        # Four blanks more than its place asks for: that is code or the rest of a paragraph, and no fence.
+        # With four extra spaces, it is code or the rest of a paragraph, not a fence.
         self.mark = _parse_fence(bare) if indent - self._owner < 4 else ""
         return bool(self.mark)
 
     @property
     def closing(self) -> list[str]:
-        """What has to stand before a line at the margin, so that the line is outside."""
+        """The lines to insert before an unindented line, so that it is outside."""
         return [self.mark] if self.mark and not self._owner else []
 
 
@@ -175,7 +175,7 @@ def _measure_indent(blank: str) -> int:
 
 
 def _parse_item_text(bare: str) -> str | None:
-    """What follows the marker of a list item; None for a line that is none."""
+    """The text after the marker of a list item; None if the line is not one."""
     marker, _, text = bare.partition(" ")
     return text.lstrip() if text and _is_marker(marker) else None
 
@@ -191,7 +191,7 @@ def _parse_fence(bare: str) -> str:
 def iterate_lines(lines: "Sequence[str]", path: str | None = None) -> "Iterator[tuple[int, str, bool]]":
     """Every line with its number, and whether it is plain text rather than code.
 
-    With a path, a fence that nobody closed is refused if it hides boxes: the change would look done.
+    With a path, an unclosed fence that hides boxes is refused: the change would look done.
     """
     fences, opened = Fences(), -1
     for number, line in enumerate(lines):
@@ -203,7 +203,7 @@ def iterate_lines(lines: "Sequence[str]", path: str | None = None) -> "Iterator[
 
 
 class Section:
-    """A heading, what it stands under, and what follows up to the next heading."""
+    """A heading, the headings above it, and what follows up to the next heading."""
 
     __slots__ = ("above", "boxes", "level", "prose", "title")
 
@@ -222,15 +222,15 @@ class Section:
             and line.strip()
             and _measure_indent(line[: len(line) - len(line.lstrip())]) > self.boxes[-1].indent
         ):
-            self.boxes[-1].texts.append(line.strip())  # what is indented below a box belongs to it
+            self.boxes[-1].texts.append(line.strip())  # indented lines below a box belong to it
         else:
             self.prose.append(line.rstrip())
 
 
 def sections(text: str, path: str, is_mark: "Callable[[str], bool]" = bool) -> list[Section]:
-    """All sections in order. The first one is what stands before any heading.
+    """All sections in order. The first one is the text before any heading.
 
-    Boxes with an unusual mark are left out where `is_mark` says so.
+    Boxes with an unusual mark are left out unless `is_mark` accepts it.
     """
     found = [Section(0, "", ())]
     above: list[tuple[int, str]] = []
@@ -246,9 +246,9 @@ def sections(text: str, path: str, is_mark: "Callable[[str], bool]" = bool) -> l
     return found
 
 
-# --- what headings say ------------------------------------------------------------------------------
+# --- parsing headings -------------------------------------------------------------------------------
 
-_DIGITS = 9  # more of them are no number of a story
+_DIGITS = 9  # a longer number is not the number of a story
 _LATER = ("optional", "future", "nice to have")
 _KINDS_OF_WORK = ("", "work", "tasks", "items", "ideas", "stories", "features", "improvements", "enhancements")
 
@@ -263,12 +263,12 @@ def _is_for_later(title: str) -> bool:
 
 
 def clean_words(title: str) -> str:
-    """The words of a heading in lower case, without numbers, emphasis and pictures."""
+    """The words of a heading in lower case, without numbers, emphasis and emojis."""
     return " ".join("".join(c if c.isalpha() else " " for c in title.lower().replace("'", "")).split())
 
 
 def find_reason_aside(title: str, above: "Sequence[str]" = ()) -> str:
-    """Why what stands below a heading is not handed out: "blocked", "deferred", or nothing."""
+    """Why the tasks below a heading are not worked on: "blocked", "deferred", or empty."""
     for one in (title, *above):
         lower = one.lower()
         for name, reason in _ASIDE.items():
@@ -287,7 +287,7 @@ _KINDS_OF_ASIDE = (*_KINDS_OF_WORK, "by", "on", "waiting", "issues", "bugs", "fo
 
 
 def is_notes(title: str) -> bool:
-    """Whether a section without boxes is there to be read, and asks for no work of its own."""
+    """Whether a section without boxes is only information, and not a story without tasks."""
     name = (split_number(title) or ("", title))[1]
     for mark in ("(", ":", "\uff1a", "&", "/", ",", " and "):
         name = name.partition(mark)[0]
@@ -295,7 +295,7 @@ def is_notes(title: str) -> bool:
     return words in _NOTES or words.startswith(_NOTES_WITHOUT_BLANKS) or words.endswith(_KINDS_OF_NOTES)
 
 
-# In the languages that specs are written in; the last rows have no blanks between words.
+# In the languages that specs are written in.
 _NOTES = (
     *("note", "notes", "background", "references", "reference", "overview", "summary", "context", "introduction"),
     *("success criteria", "acceptance criteria", "definition of done", "validation", "verification", "dependencies"),
@@ -342,9 +342,9 @@ _PHASES_WITHOUT_BLANKS = ("阶段", "階段", "フェーズ", "ステージ", "�
 
 
 def parse_phase(title: str) -> tuple[str, str] | None:
-    """Parts "Phase 3: Title", "Stage 3.1 - Title" and "阶段 3: Title" into the number and the title."""
+    """Splits "Phase 3: Title", "Stage 3.1 - Title" and "阶段 3: Title" into the number and the title."""
     bare = title.strip("*_ ").replace("\uff1a", ":")
-    while bare and not bare[0].isalnum():  # a picture
+    while bare and not bare[0].isalnum():  # an emoji
         bare = bare[1:]
     word, _, after = bare.partition(" ")
     if word.lower() not in _PHASES:
@@ -359,7 +359,7 @@ def parse_phase(title: str) -> tuple[str, str] | None:
 
 
 def parse_dependencies(title: str) -> list[str]:
-    """What `(depends on 1, 2 and Setup)` lists: its words, and its parts between commas as slugs."""
+    """The items of `(depends on 1, 2 and Setup)`: its words, and its parts between commas as slugs."""
     listed = find_dependency_list(title, "(").partition(")")[0]
     parts = listed.replace(";", ",").replace(" and ", ",").split(",")
     words = listed.replace(",", " ").replace(":", " ").replace(";", " ").replace("#", " ").split()
@@ -367,7 +367,7 @@ def parse_dependencies(title: str) -> list[str]:
 
 
 def find_dependency_list(text: str, before: str = "") -> str:
-    """What follows the words "depends on", in whatever case they are written."""
+    """The text after "depends on", with any usual capitalization."""
     for words in ("depends on", "Depends on", "Depends On", "DEPENDS ON"):
         _, found, after = text.partition(before + words)
         if found:
@@ -380,7 +380,7 @@ def is_number(text: str) -> bool:
 
 
 def split_number(text: str) -> tuple[str, str] | None:
-    """Parts "1. Title" and "1.2 Title" into the number and the rest."""
+    """Splits "1. Title" and "1.2 Title" into the number and the rest."""
     rest = text.lstrip("0123456789.")
     head = text[: len(text) - len(rest)]
     number = head.rstrip(".")
@@ -399,7 +399,7 @@ def join_prose(lines: "Iterable[str]") -> str | None:
 
 
 def edit(path: str, change: "Callable[[str], str]") -> None:
-    """Rewrites a user's file; the byte order mark and all that `change` leaves alone stay as they are."""
+    """Rewrites a user's file; the byte order mark and everything that `change` does not touch are kept."""
 
     def on_bytes(data: bytes) -> bytes:
         text = decode(data, path)
@@ -414,7 +414,7 @@ def edit(path: str, change: "Callable[[str], str]") -> None:
 
 
 def _refuse_link_out(path: str) -> None:
-    """In somebody's repository, a spec can be a link to a file that is none of our business."""
+    """In a cloned repository, a spec can be a link to a file that we must not change."""
     if not os.path.islink(path):
         return
     target, root = os.path.realpath(path), os.path.realpath(project.find(os.path.dirname(path)))
@@ -433,7 +433,7 @@ def tick(text: str, found: Box) -> str:
     lines = text.split("\n")
     line = lines[found.line]
     rest = line[found.end :]
-    if rest[1:2] in ("(", "["):  # `[x](` would be a link, and no box any more
+    if rest[1:2] in ("(", "["):  # `[x](` would be a link, no longer a box
         rest = f"] {rest[1:]}"
     lines[found.line] = f"{line[: found.start]}x{rest}"
     return "\n".join(lines)

@@ -1,7 +1,7 @@
-"""Notes that a session leaves in Markdown: learnings, patterns and observations, each in its section.
+"""A session's notes in Markdown: learnings, patterns and observations, each in its own section.
 
-A section that is missing is made at the end. Nothing is written twice, and no note can break out of its
-place: it forges no heading, and its control characters are made visible.
+A missing section is added at the end. Nothing is written twice, and no note can break out of its place:
+it can't forge a heading, and its control characters are made visible.
 """
 
 import os
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralphtool.specs.markdown import Heading
 
 
-# --- what the three kinds look like -----------------------------------------------------------------
+# --- the three kinds of notes -----------------------------------------------------------------------
 
 
 def write_learnings(path: str, learnings: "Sequence[dict[str, Any]]") -> int:
@@ -72,16 +72,16 @@ def _write_notes(path: str, add: "Callable[[Notes], None]") -> int:
             files.create(path, change("").encode("utf-8"), mode=0o666)
             return written
     except FileExistsError:
-        pass  # somebody began the file a moment ago: theirs is gone on with
+        pass  # another process has just created the file: add to that one
     edit(path, change)
     return written
 
 
-# --- text that stays in its place -------------------------------------------------------------------
+# --- escaping ---------------------------------------------------------------------------------------
 
 
 def format_item(text: str) -> list[str]:
-    """A note as a list item. Six blanks before what follows: there Markdown knows no heading and no fence."""
+    """A note as a list item. Six spaces before further lines: there Markdown has no headings and no fences."""
     first, *more = _clean_lines(text)
     return [f"- {_escape_markup(first)}", *[f"      {line}".rstrip() for line in more]]
 
@@ -96,14 +96,14 @@ def join_lines(text: str) -> str:
 
 
 def _clean_lines(text: str) -> list[str]:
-    # In a file with a comment that somebody forgot to close, our `-->` would close it.
+    # If a comment in the file was left open, a `-->` of ours would close it.
     lines = text.strip().replace("\r\n", "\n").replace("\r", "\n").replace("-->", "--\\>").split("\n")
     return ["".join(c if c == "\t" or not _is_control(c) else ascii(c)[1:-1] for c in line).rstrip() for line in lines]
 
 
 def _is_control(character: str) -> bool:
-    # Half of a surrogate pair, which JSON can bring in, is no character and can't be written as UTF-8.
-    # The separators of lines and paragraphs begin a line for some readers of Markdown.
+    # JSON can contain half of a surrogate pair, which can't be written as UTF-8.
+    # Some Markdown readers start a new line at the Unicode line and paragraph separators.
     return (
         character < " "
         or "\x7f" <= character <= "\x9f"
@@ -120,7 +120,7 @@ def _escape_markup(line: str) -> str:
 
 
 class Notes:
-    """A Markdown text to which notes are added, each under a `###` heading in a `##` section."""
+    """A Markdown text that notes are added to, each under a `###` heading in a `##` section."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -133,7 +133,7 @@ class Notes:
         return "\n".join(self._lines) if self.written else self._text
 
     def add(self, section: str, notes: "Iterable[tuple[str, list[str]]]", *, join: bool) -> None:
-        """Adds notes, each with the title of its group. Those of one title join one group, or stay by themselves."""
+        """Adds notes, each with the title of its group. Notes with the same title join one group, or stay separate."""
         place = _NoteSection(self._lines, section)
         for title, lines in notes:
             self.written += (
@@ -144,13 +144,13 @@ class Notes:
 
 
 def _normalize_title(title: str) -> str:
-    """A title without what Markdown would take for the end of a heading."""
+    """A title without the characters that Markdown treats as the end of a heading."""
     found = parse_heading(f"### {title}")
     return found.title if found else title
 
 
 class _NoteGroup:
-    """A `###` heading and what stands below it, without the blank lines at the end."""
+    """A `###` heading and the text below it, without trailing blank lines."""
 
     def __init__(self, title: str, lines: list[str]) -> None:
         self.title = title
@@ -164,7 +164,7 @@ class _NoteGroup:
 
 
 class _NoteSection:
-    """One section of a text, taken apart once: what stands before its groups, the groups, and what follows it."""
+    """One section of a text, split once: the text before its groups, the groups, and the text after it."""
 
     def __init__(self, lines: list[str], title: str) -> None:
         heads = _find_headings(lines)
@@ -187,7 +187,7 @@ class _NoteSection:
             self.groups.append(_NoteGroup(heads[at].title, lines[at:to]))
 
     def add(self, title: str, item: list[str]) -> bool:
-        """Adds a list item to the group of that title; not if it has it already."""
+        """Adds a list item to the group of that title, unless it is already there."""
         same = self._by_title.get(title) or [self._new_group(title)]
         if any(tuple(item) in group.items for group in same):
             return False
@@ -198,7 +198,7 @@ class _NoteSection:
         return True
 
     def add_alone(self, title: str, body: list[str]) -> bool:
-        """Adds a group of its own; not if one with that title says the same."""
+        """Adds a separate group, unless one with the same title and text exists."""
         if any(group.fresh == body or group.has_same_text(body) for group in self._by_title.get(title, [])):
             return False
         self._new_group(title).fresh = body
@@ -212,7 +212,7 @@ class _NoteSection:
         return group
 
     def lines(self, ending: str) -> list[str]:
-        """The whole text again, with what is new in it; a fence that nobody closed is closed before it."""
+        """The whole text with the new notes; an unclosed fence before them is closed."""
         out = _LineWriter(self.before, ending)
         if self._missing:
             out.add_after_blank(self._missing)
@@ -227,7 +227,7 @@ class _NoteSection:
 
 
 class _LineWriter:
-    """Old lines as they were and new ones with the text's line ending, in order."""
+    """Collects old lines unchanged, and new ones with the text's line ending."""
 
     def __init__(self, lines: list[str], ending: str) -> None:
         self._out: list[str] = []
@@ -245,7 +245,7 @@ class _LineWriter:
             self.keep([line + self._ending for line in [*self._fences.closing, *lines]])
 
     def add_after_blank(self, lines: list[str]) -> None:
-        """Adds lines one blank line below what is there; blank lines that stood at the end come after them."""
+        """Adds lines after one blank line; existing trailing blank lines are moved after them."""
         kept = _trim_blank_end(self._out)
         blanks = self._out[len(kept) :]
         self._out = kept
@@ -259,7 +259,7 @@ class _LineWriter:
 
 
 def _find_headings(lines: list[str]) -> "dict[int, Heading]":
-    """The headings by line; what stands in a fence or in a comment is none."""
+    """The headings by line number, except those in a fence or a comment."""
     found: dict[int, Heading] = {}
     comment = False
     last_end = max((number for number, line in enumerate(lines) if "-->" in line), default=-1)
@@ -274,7 +274,7 @@ def _find_headings(lines: list[str]) -> "dict[int, Heading]":
 
 
 def _find_items(lines: list[str]) -> list[tuple[str, ...]]:
-    """The list items among some lines, each as a tuple of its lines without trailing blanks."""
+    """The list items among some lines, each as a tuple of its lines without trailing blank ones."""
     items: list[list[str]] = []
     for line in lines:
         if line.startswith("- "):

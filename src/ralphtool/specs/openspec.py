@@ -18,10 +18,10 @@ name = "openspec"
 found_in = "openspec/changes/<name>/"
 _CHANGES = os.path.join("openspec", "changes")
 
-# Where the projects of a monorepo are not looked for.
+# Folders that are not searched for the projects of a monorepo.
 _NO_PROJECTS = ("node_modules", "vendor", "venv", "dist", "build", "target", "out", "openspec", "site-packages")
 _DEEPEST = 3
-_MOST_FOLDERS = 1000  # are looked into: a list must not take longer the more other files there are
+_MOST_FOLDERS = 1000  # searched at most: other files must not slow down a list
 
 
 def changes(project: str) -> list[str]:
@@ -41,7 +41,7 @@ def _locate_in(project: str, place: str) -> "list[ChangeLocation]":
 
 
 def _find_nested(project: str) -> list[str]:
-    """The folders below that have an `openspec` of their own, as in a monorepo; each ends in a slash."""
+    """The subfolders with their own `openspec`, as in a monorepo; each ends in a slash."""
     found: list[str] = []
     level, seen = [""], 0
     for _ in range(_DEEPEST):
@@ -59,7 +59,7 @@ def _list_folders(path: str) -> list[str]:
                 one.name for one in entries if _may_hold_projects(one.name) and one.is_dir(follow_symlinks=False)
             )
     except OSError:
-        return []  # which is not ours to read; what is in it is no change of this project
+        return []  # we may not read it, so nothing in it is a change of this project
 
 
 def _may_hold_projects(name: str) -> bool:
@@ -119,7 +119,7 @@ class OpenSpec(BoxedSpec):
 
 
 def split_task_number(text: str) -> tuple[str, str] | None:
-    """Parts "1.1 text" into id and text; bold numbers and a closing '.', ':' or ')' are fine."""
+    """Splits "1.1 text" into id and text; bold numbers and a closing '.', ':' or ')' are fine."""
     bare = text.lstrip("*_`")
     stars = text[: len(text) - len(bare)]
     number, rest = _split_bold_number(bare, stars) if stars else markdown.split_number(text) or ("", "")
@@ -127,7 +127,7 @@ def split_task_number(text: str) -> tuple[str, str] | None:
 
 
 def _split_bold_number(bare: str, stars: str) -> tuple[str, str]:
-    """Parts "1.1** text" and "1.1 text**", where `stars` stood before them."""
+    """Splits "1.1** text" and "1.1 text**", which had `stars` before them."""
     close = stars[::-1]
     number, closed, rest = bare.partition(close)
     if closed and markdown.is_number(number.strip(" .:)")):
@@ -137,7 +137,7 @@ def _split_bold_number(bare: str, stars: str) -> tuple[str, str]:
 
 
 def _parse_drafts(text: str, path: str) -> list[Draft]:
-    """A story for each `## N. Title`; boxes that stand elsewhere are work too, and get a story of their own."""
+    """A story for each `## N. Title`; boxes elsewhere are work too, and get their own story."""
     drafts: dict[str, Draft] = {}
     current: Draft | None = None
     read = markdown.sections(text, path)
@@ -161,7 +161,7 @@ def _asks_for_work(draft: Draft) -> bool:
 
 def _find_or_add_draft(section: "Section", drafts: dict[str, Draft], numbers: set[str]) -> Draft:
     if parts := markdown.split_number(section.title):
-        # A number that comes again goes on with its story.
+        # A repeated number continues its story.
         return drafts.setdefault(parts[0], Draft(parts[0], parts[1] or section.title, section.above))
     title = section.title or "Tasks"
     phase = markdown.parse_phase(title)
@@ -178,7 +178,7 @@ def _make_id(title: str) -> str:
 
 
 def _sort_drafts(drafts: list[Draft]) -> list[Draft]:
-    """By number, 10 after 2; a story without one stays behind the one that it follows."""
+    """By number, 10 after 2; a story without a number stays after its predecessor."""
     keys: list[tuple[int, ...]] = []
     for draft in drafts:
         number = tuple(int(part) for part in draft.id.split(".")) if markdown.is_number(draft.id) else None
@@ -239,7 +239,7 @@ class _ScenarioReader:
             return
         parts = _parse_clause(line) if plain else None
         if parts is None:
-            if self._clause and line.strip():  # what follows a clause belongs to it
+            if self._clause and line.strip():  # further lines belong to the clause
                 self._more.append(line.strip())
             return
         self._finish()
@@ -251,7 +251,7 @@ class _ScenarioReader:
 
 
 def _parse_clause(line: str) -> tuple[str, str] | None:
-    """Parts `- **WHEN** something` into the word and the rest."""
+    """Splits `- **WHEN** something` into the word and the rest."""
     bare = line.strip()
     if bare[:1] in ("-", "*", "+") and bare[1:2] == " ":
         bare = bare[2:].lstrip()
@@ -264,7 +264,7 @@ def _parse_clause(line: str) -> tuple[str, str] | None:
     return word, bare[len(word) :].lstrip("*_: \t,")
 
 
-# --- what `ralphtool new` writes --------------------------------------------------------------------
+# --- new changes ------------------------------------------------------------------------------------
 
 
 def is_used(project: str) -> bool:

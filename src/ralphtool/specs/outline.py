@@ -1,6 +1,6 @@
-"""A change without its format: what an adapter writes a change of another format from.
+"""A change without its format, from which an adapter writes a change that came from another format.
 
-Texts of one format can mean something in another one: a line that would begin a story or a task there is escaped.
+Text of one format can be markup in another: a line that would begin a story or a task there is escaped.
 """
 
 from ralphtool.specs import Scenario, Story, Task, markdown
@@ -15,7 +15,7 @@ __all__ = ["Outline", "build_example", "read_outline"]
 
 
 class Outline:
-    """A change: its stories in order, and what else it says. `scenarios` are by the id of their story."""
+    """A change: its stories in order, and its other texts. `scenarios` are by the id of their story."""
 
     __slots__ = ("design", "name", "proposal", "scenarios", "stories", "title")
 
@@ -36,7 +36,7 @@ class Outline:
         self.scenarios = dict(scenarios or {})
 
     def number_stories(self) -> dict[str, int]:
-        """What each story is called in a format that counts them."""
+        """The number of each story, for formats that number them."""
         return {story.id: number for number, story in enumerate(self.stories, 1)}
 
     def list_dependencies(self, story: Story) -> list[int]:
@@ -58,7 +58,7 @@ def read_outline(spec: "Spec", name: str | None = None) -> Outline:
 
 
 def _find_title(text: str | None) -> str:
-    """The heading that a text begins with, if that is one of its own."""
+    """The title in a first heading such as `# Feature Specification: Title`; empty without one."""
     first = next((line for line in (text or "").split("\n") if line.strip()), "")
     head = markdown.parse_heading(first)
     return head.title.rpartition(": ")[2] if head and head.level == 1 and ": " in head.title else ""
@@ -81,12 +81,12 @@ def _build_tasks(story: str, texts: "Sequence[str]") -> list[Task]:
 
 
 def describe(scenario: Scenario) -> tuple[str, ...]:
-    """What tells one scenario from others."""
+    """The values that identify a scenario."""
     clauses = ["\n".join(texts) for texts in (scenario.given, scenario.when, scenario.then)]
     return (scenario.capability or "", scenario.requirement or "", scenario.name, *clauses)
 
 
-# --- pieces that formats share ----------------------------------------------------------------------
+# --- shared by the formats --------------------------------------------------------------------------
 
 
 def join_words(text: str) -> str:
@@ -94,7 +94,7 @@ def join_words(text: str) -> str:
 
 
 def strip_title(story: Story) -> str:
-    """The title in one line, without what it says about dependencies and whether it is optional."""
+    """The title on one line, without its `(depends on …)` and `(optional)`."""
     title = join_words(story.title)
     for mark in ("(depends on", "(optional"):
         while (at := title.lower().find(mark)) >= 0 and ")" in title[at:]:
@@ -103,31 +103,31 @@ def strip_title(story: Story) -> str:
 
 
 def build_title(outline: Outline, story: Story) -> str:
-    """The title with both, as Markdown headings have it."""
+    """The title with `(optional)` and `(depends on …)`, for a Markdown heading."""
     waits = ", ".join(map(str, outline.list_dependencies(story)))
     title = strip_title(story) + (" (optional)" if story.optional else "")
     return f"{title} (depends on {waits})" if waits else title
 
 
 def is_own_task(story: Story) -> bool:
-    """Whether a story has one task only, which says no more than its title."""
+    """Whether a story has only one task, which merely repeats its title."""
     return len(story.tasks) == 1 and join_words(story.tasks[0].text) == join_words(story.title)
 
 
 def is_over(story: Story) -> bool:
-    """Whether nothing of a story is open: where one mark says it all, an optional task that is open counts too."""
+    """Whether all tasks of a story are done, even optional ones: for formats with one mark for the whole story."""
     return bool(story.tasks) and all(task.done for task in story.tasks)
 
 
 def build_box(task: Task, head: str = "", indent: str = "") -> list[str]:
-    """A task as a box, with the lines that belong to it indented below."""
+    """A task as a box, with its further lines indented below."""
     first, *more = escape(task.text) or [""]
     mark = "x" if task.done else " "
     return [f"{indent}- [{mark}] {head}{first.lstrip()}", *[f"{indent}  {line}" for line in more if line.strip()]]
 
 
 def escape(text: str) -> list[str]:
-    """Lines of Markdown in which there is no heading, no box and no open fence."""
+    """Lines of Markdown without a heading, a box or an open fence."""
     fences, lines = markdown.Fences(), []
     for line in text.replace("\r", "").strip("\n").split("\n"):
         inside = fences.inside(line)

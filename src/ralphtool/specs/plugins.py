@@ -1,4 +1,4 @@
-"""The spec formats that other packages bring, by the entry points of this group."""
+"""The spec formats of other packages, found by their entry points."""
 
 import os
 import sys
@@ -7,12 +7,12 @@ from ralphtool.core import files
 
 ENTRY_POINTS = "ralphtool.specs"
 _INSTALLED = (".dist-info", ".egg-info")
-_found: "dict[tuple[str, ...], dict[str, str]]" = {}  # by where Python looks for packages
+_found: "dict[tuple[str, ...], dict[str, str]]" = {}  # by Python's search path
 
 
 def find_entry_points() -> dict[str, str]:
-    """Each format's name and where it is loaded from. Asking Python costs more than a whole list, so we look first,
-    and once."""
+    """Each format's name and where it is loaded from. Importing `importlib.metadata` costs more than a whole list, so
+    we check first whether it is needed, and only once."""
     places = tuple(sys.path)
     if places not in _found:
         _found[places] = _look_for_entry_points()
@@ -28,7 +28,7 @@ def _look_for_entry_points() -> dict[str, str]:
 
 
 def _may_bring_formats(folder: str) -> bool:
-    """Whether a package that is installed there names our group; what can't be looked into, such as an archive, may."""
+    """Whether a package installed there names our group; an archive, which can't be searched, counts as yes."""
     try:
         names = os.listdir(folder or ".")
     except OSError:

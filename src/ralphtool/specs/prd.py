@@ -34,7 +34,7 @@ def changes(project: str) -> list[str]:
 
 
 def locate(project: str) -> list[ChangeLocation]:
-    """The change of each file that is there; one that can't be read hides no other."""
+    """The change of each existing file; an unreadable one does not hide the others."""
     found = [os.path.join(folder, file) for folder in _FOLDERS for file in _FILES]
     return [_locate_file(project, file) for file in found if os.path.lexists(os.path.join(project, file))]
 
@@ -48,7 +48,7 @@ def _locate_file(project: str, file: str) -> ChangeLocation:
 
 
 def _build_ref(file: str, own: str) -> str:
-    """Only a name that the file itself has leads back to it from a copy in another folder."""
+    """Without a path only if the file contains its name: that also works for a copy in another folder."""
     return name if file == _FILE and own else f"{name}:{file}"
 
 
@@ -60,7 +60,7 @@ def open(project: str, change: str, where: str | None = None) -> "Prd":
         if place.change == change and not place.error:
             return _open_file(project, change, specs.file_of(place.ref) or _FILE)
     for place in found:
-        if place.error:  # the change may well be in what can't be read
+        if place.error:  # the change may be in the unreadable file
             raise place.error
     held = [f"{specs.file_of(place.ref) or _FILE} in {project} contains the change {place.change}" for place in found]
     told = f"{', '.join(held)}, not {change}" if held else f"there is no {os.path.join(project, _FILE)}"
@@ -72,7 +72,7 @@ def _open_file(project: str, change: str, file: str) -> "Prd":
     if not os.path.lexists(path):
         raise ChangeNotFound(f"there is no {path}: `ralphtool list` shows the changes")
     own = _read_own_name(path)
-    # One that is called as its folder is may have been copied out of that.
+    # One that is named after its folder may be a copy in another folder.
     holds = own or ("" if os.path.basename(file) == _FILE else _name_without_own(project, file))
     if holds and holds != change:
         raise ChangeNotFound(f"{path} contains the change {holds}, not {change}: `ralphtool list` shows the changes")
@@ -81,7 +81,7 @@ def _open_file(project: str, change: str, file: str) -> "Prd":
 
 def places(change: str, where: str | None = None) -> list[str]:
     files = [where] if where else [os.path.join(folder, file) for folder in _FOLDERS for file in _FILES]
-    # A file outside of the project is on no branch, and neither is one of our own folder.
+    # Files outside the project or in our own folder are not on a branch.
     return [file for file in files if not os.path.isabs(file) and file.split(os.sep)[0] not in ("..", layout.FOLDER)]
 
 
@@ -90,7 +90,7 @@ def name_in(project: str, file: str) -> str:
 
 
 def _read_own_name(path: str) -> str:
-    """What the file says: `branchName` without its `ralph/`, else `project` or `name`; made fit to be a name."""
+    """The name in the file: `branchName` without its `ralph/`, else `project` or `name`; made a valid name."""
     document = prd_shape.parse_document(markdown.load_required(path), path)
     known = document if isinstance(document, dict) else {}
     wanted = [_text_or_empty(known.get(key)) for key in ("branchName", "project", "name")]
@@ -99,7 +99,7 @@ def _read_own_name(path: str) -> str:
 
 
 def _name_without_own(project: str, file: str) -> str:
-    """A prd.json is called as the project's folder is, and another file as it is called itself."""
+    """A prd.json is named after the project's folder, any other file after itself."""
     stem = os.path.splitext(os.path.basename(file))[0]
     return _make_fit(os.path.basename(project) if stem == "prd" else stem) or "prd"
 
@@ -138,7 +138,7 @@ class Prd(WithNotes):
         return prd_shape.StoryFile(markdown.load_required(self.path), self.path)
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
-        """A criterion with a mark of its own gets it; others are kept in the session, and the last one of a story
+        """Sets the criterion's own mark, if it has one. Others are kept in the session, and the last one of a story
         sets the story's mark."""
         story, position = self._find_task(task_id)
         known = {*completed, task_id, *(task.id for task in story.tasks if task.done)}
@@ -166,7 +166,7 @@ class Prd(WithNotes):
         markdown.edit(self.path, change)
 
     def _find_task(self, task_id: str) -> tuple[Story, int]:
-        """The story that a task belongs to, and the place of the task in it."""
+        """The story of a task, and the task's position in it."""
         for story in self.stories():
             ids = [task.id for task in story.tasks]
             if task_id in ids:
@@ -174,7 +174,7 @@ class Prd(WithNotes):
         raise TaskNotFound(f"{self.path} has no task {shorten(task_id)}")
 
     def prd_id(self, story_id: str) -> str:
-        """A story that has an id of its own is known by that alone, whatever the change is called."""
+        """A story with its own id is identified by that alone, whatever the name of the change."""
         own = [reader.own_id() for reader in self._read_document().readers]
         return projects.build_slug(story_id) if story_id in own else ""
 
@@ -189,7 +189,7 @@ class Prd(WithNotes):
         return []
 
 
-# --- what `ralphtool new` writes --------------------------------------------------------------------
+# --- new changes ------------------------------------------------------------------------------------
 
 
 def is_used(project: str) -> bool:

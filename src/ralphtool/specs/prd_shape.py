@@ -1,7 +1,7 @@
-"""The shapes of prd.json and feature_list.json: which keys a file uses for its stories, criteria and marks.
+"""The variants of prd.json and feature_list.json: which keys a file uses for its stories, criteria and marks.
 
-Only the mark of what is done is ever written, by changing its characters in the text: keys that we don't know,
-their order and all spacing stay as they are.
+Only "done" marks are ever written, by changing their characters in the text: unknown keys, their order and all
+spacing are kept.
 """
 
 from ralphtool.core import quickjson
@@ -23,7 +23,7 @@ _TEXTS = ("description", "text", "criterion", "title", "name", "requirement", "c
 _TITLES = ("title", "name", "description", "summary")
 _DEPENDS_ON = ("dependsOn", "depends_on", "blockedBy", "blocked_by")
 
-# What a status says, in lower case and without '-', '_' and blanks.
+# Statuses in lower case, without '-', '_' and spaces.
 _DONE_WORDS = (
     *("done", "completed", "complete", "passed", "passes", "passing", "pass", "tested", "verified", "closed"),
     *("finished", "implemented", "shipped", "merged", "resolved"),
@@ -42,7 +42,7 @@ _PRIORITIES = {
 
 
 def name_kind(value: object) -> str:
-    from ralphtool.specs import jsontext  # which most calls have no use for
+    from ralphtool.specs import jsontext  # not needed by most calls
 
     return jsontext.NAMES.get(type(value), "nothing")
 
@@ -58,7 +58,7 @@ def parse_document(text: str, path: str) -> "dict[str, Any] | list[Any]":
 
 
 class StoryFile:
-    """A file as it was read: its stories, and which keys it uses."""
+    """A parsed file: its stories, and the keys that it uses."""
 
     def __init__(self, text: str, path: str) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class StoryFile:
         self.ids = _list_ids(self.readers)
 
     def way(self, index: int) -> "list[str | int]":
-        """The keys and positions that lead to a story."""
+        """The path of keys and positions to a story."""
         return [index] if self.key is None else [self.key, index]
 
     def read_stories(self, completed: "Collection[str]", warn: "Callable[[str], None]") -> list[Story]:
@@ -96,7 +96,7 @@ class StoryFile:
             warn(f"{self.path}: duplicate ids got a suffix ({', '.join(twins[:5])}): give each story its own id")
 
     def find_word(self, *, done: bool) -> str:
-        """The status that this file uses for what is done, or for what is open."""
+        """The status that this file uses for done or for open stories."""
         words = [str(one.item["status"]) for one in self.readers if isinstance(one.item.get("status"), str)]
         usual = "completed" if any(_normalize(word) == "notstarted" for word in words) else "done"
         fitting = [word for word in words if is_done_word(word) == done and _normalize(word) not in _ASIDE_WORDS]
@@ -120,7 +120,7 @@ def _find_stories(value: "dict[str, Any] | list[Any]", path: str) -> "tuple[str 
 
 
 def _list_ids(readers: "Sequence[StoryReader]") -> list[str]:
-    """The id of each story: its own, or its place; one that was there before gets a suffix."""
+    """The id of each story: its own, or its position; a duplicate gets a suffix."""
     own = [one.own_id() for one in readers]
     taken = set(own)
     seen: set[str] = set()
@@ -143,7 +143,7 @@ def is_done_word(word: str) -> bool:
 
 
 def find_marks(item: "dict[str, Any]") -> list[str]:
-    """The keys by which an object says whether it is done. A date of completion, or a count, is none."""
+    """The keys of an object that say whether it is done. A completion date or a count is not one."""
     return [key for key in _DONE if key in item and _is_mark(key, item[key])]
 
 
@@ -159,7 +159,7 @@ def is_marked(item: "dict[str, Any]", key: str) -> bool:
 
 
 class StoryReader:
-    """One story's object, read with an error that names the field."""
+    """Reads one story's object; errors name the field."""
 
     def __init__(self, item: object, where: str) -> None:
         if not isinstance(item, dict):
@@ -200,7 +200,7 @@ class StoryReader:
         return next((key for key in _CRITERIA if self.item.get(key)), None)
 
     def criteria(self) -> "list[tuple[str, dict[str, Any] | None]]":
-        """The text of each criterion, and its object where it is one."""
+        """The text of each criterion, and its object if it is one."""
         key = self.criteria_key()
         if key is None:
             return []
@@ -229,7 +229,7 @@ class StoryReader:
         tasks = self._build_tasks(id, title, completed)
         optional = self.get("optional", (bool,), False) or "optional" in [one.lower() for one in self.texts("labels")]
         description = self.get("description", (str,), None) or self.get("summary", (str,), None)
-        depends_on = [other for key in _DEPENDS_ON for other in self.texts(key, (str, int))]  # as an id can be a number
+        depends_on = [other for key in _DEPENDS_ON for other in self.texts(key, (str, int))]  # ids can be numbers
         aside = _ASIDE_WORDS.get(_normalize(status), "") if isinstance(status := self.item.get("status"), str) else ""
         optional = optional or markdown.is_optional(title) or aside == "deferred"
         shown = None if description == title else description
@@ -245,7 +245,7 @@ class StoryReader:
         return tasks
 
     def list_loose_dependencies(self) -> list[str]:
-        """What `dependencies` lists: ids of stories, in some files also packages and other prose."""
+        """The items of `dependencies`: ids of stories, in some files also packages and other prose."""
         values = self.item.get("dependencies")
         known = values if isinstance(values, list) else [values] if isinstance(values, str) else []
         return [str(one) for one in known if isinstance(one, (str, int)) and not isinstance(one, bool) and str(one)]
@@ -255,7 +255,7 @@ class StoryReader:
 
 
 def set_story(text: str, path: str, story_id: str, *, done: bool) -> str:
-    """The text with the story's own mark set, or taken away."""
+    """The text with the story's own mark set or removed."""
     document = StoryFile(text, path)
     index = document.ids.index(story_id)
     reader = document.readers[index]
@@ -263,7 +263,7 @@ def set_story(text: str, path: str, story_id: str, *, done: bool) -> str:
 
 
 def set_criterion(text: str, path: str, story_id: str, position: int, *, done: bool) -> str:
-    """The text with the mark of a criterion set, or taken away, where it is an object that has one."""
+    """The text with the mark of a criterion set or removed, if it is an object that has one."""
     document = StoryFile(text, path)
     index = document.ids.index(story_id)
     reader = document.readers[index]
@@ -277,7 +277,7 @@ def set_criterion(text: str, path: str, story_id: str, position: int, *, done: b
 
 
 def has_own_marks(reader: StoryReader) -> bool:
-    """Whether all criteria of a story say of themselves whether they are done, and the story does not."""
+    """Whether all criteria of a story have their own marks, and the story has none."""
     criteria = reader.criteria()
     return bool(criteria) and not reader.marks and all(own is not None and find_marks(own) for _, own in criteria)
 

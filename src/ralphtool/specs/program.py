@@ -1,6 +1,6 @@
-"""Starts the programs of issue trackers (`gh`, `bd`, `br`), and reads what they print.
+"""Starts the programs of issue trackers (`gh`, `bd`, `br`), and reads their output.
 
-None of them is trusted: one that hangs is ended, one that prints too much or no JSON is refused, and each error says
+None of them is trusted: one that hangs is killed, one that prints too much or no JSON is refused, and each error says
 what was called and what to do.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 SECONDS = 60.0
 MOST_BYTES = 64 * 2**20
 _STEP = 0.05
-_LONGEST = 300  # characters of what a program said about its failure
+_LONGEST = 300  # characters of a program's error output
 
 
 def find(name: str) -> str | None:
@@ -35,7 +35,7 @@ def run(
     stop: "Callable[[], bool] | None" = None,
     seconds: float | None = None,
 ) -> str:
-    """What a program printed; SpecError if it failed, was too slow or printed too much."""
+    """The output of a program; SpecError if it failed, was too slow or printed too much."""
     import tempfile
 
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, tempfile.TemporaryFile() as stdin:
@@ -58,7 +58,7 @@ def _run_to_files(
     stop: "Callable[[], bool] | None",
     seconds: float,
 ) -> str:
-    """Why it failed; empty if it did not."""
+    """Returns why it failed; empty on success."""
     import subprocess
 
     quiet = {"NO_COLOR": "1", "GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "BD_NON_INTERACTIVE": "1"}
@@ -95,14 +95,14 @@ def _wait(child: "Any", out: "Any", stop: "Callable[[], bool] | None", seconds: 
         if time.monotonic() > until:
             return f"did not respond for {seconds:g} seconds and was stopped: run it by hand to see why"
         try:
-            child.wait(_STEP)  # a short command is over long before that
+            child.wait(_STEP)  # returns earlier if the command ends
         except subprocess.TimeoutExpired:
             pass
     return ""
 
 
 def _end_group(child: "Any") -> None:
-    """Ends what is left of it, with all that it started and that stayed in its group."""
+    """Kills the program and every process that is still in its group."""
     import signal
 
     try:
@@ -128,7 +128,7 @@ def _decode(out: "Any", command: "Sequence[str]") -> str:
 
 
 def _name(command: "Sequence[str]") -> str:
-    """A command for people: its first words say enough, and the rest may be long."""
+    """A command for people: only its first words, since the rest may be long."""
     return f"`{' '.join([os.path.basename(command[0]), *command[1:3]])}`"
 
 
@@ -141,7 +141,7 @@ def _add_output(text: str) -> str:
 
 
 def parse(text: str, command: "Sequence[str]") -> "Any":
-    """The JSON value that a program printed, out of bd's envelope if it is in one."""
+    """The JSON value that a program printed, without bd's envelope."""
     from ralphtool.core import quickjson
 
     try:
@@ -165,7 +165,7 @@ def parse_objects(text: str, command: "Sequence[str]") -> "list[dict[str, Any]]"
 
 
 def parse_lines(text: str, name: str) -> "Iterator[dict[str, Any]]":
-    """The objects of JSON Lines, one a line; blank lines are skipped."""
+    """The objects of JSON Lines; blank lines are skipped."""
     from ralphtool.core import quickjson
 
     for number, line in enumerate(text.removeprefix("\ufeff").split("\n"), 1):

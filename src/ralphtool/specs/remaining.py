@@ -1,4 +1,4 @@
-"""What people have to know of a change that is not as it should be: no tasks yet, stories that can't be handed out."""
+"""Explains problems of a change to people: no tasks yet, or stories that can't be worked on."""
 
 import os
 
@@ -16,13 +16,13 @@ _MOST_NAMED = 5
 
 
 def check_has_tasks(spec: "Spec", stories: "Iterable[Story]") -> None:
-    """Refuses a change without any task: there is nothing to hand out, and it is not complete either."""
+    """Refuses a change without any task: there is nothing to work on, and it is not complete either."""
     if not any(story.tasks for story in stories):
         raise SpecError(f"{spec.path} has no tasks yet: write them as {describe_task(spec)}")
 
 
 def check_can_run(root: str, spec: "Spec") -> None:
-    """Refuses a change that a run could only fail at."""
+    """Refuses a change that a run can't complete."""
     from ralphtool.specs import scaffold
 
     check_has_tasks(spec, spec.stories())
@@ -40,12 +40,12 @@ def is_in_our_folder(root: str, path: str) -> bool:
 
 
 def describe_task(spec: "Spec") -> str:
-    """How a task is written in the format of a spec."""
+    """How to write a task in the format of a spec."""
     return getattr(spec, "task_example", "") or "`- [ ] What to do`"
 
 
 def read_warnings(spec: "Spec") -> list[str]:
-    """What is not as it should be in any file of a change, those included that are only context."""
+    """The warnings about all files of a change, including those that are only context."""
     for story in spec.stories():
         spec.scenarios(story)
     spec.proposal()
@@ -54,21 +54,21 @@ def read_warnings(spec: "Spec") -> list[str]:
 
 
 def check_complete(spec: "Spec", stories: "Sequence[Story]") -> None:
-    """Refuses to call a change complete of which nothing more can be handed out, but something is open."""
+    """Refuses to call a change complete if required stories are open but can't be worked on."""
     check_has_tasks(spec, stories)
     if reason := explain_rest(stories):
         raise SpecError(f"{spec.path}: no story can be worked on, although the change is not complete: {reason}")
 
 
 def explain_rest(stories: "Iterable[Story]") -> str:
-    """Why stories that are open, and have to be done, are not handed out; empty if there are none of them."""
+    """Why open required stories are not worked on; empty if there are none."""
     left = [story for story in stories if not (story.optional or story.done or specs.can_be_handed_out(story))]
     named = [f"story {story.id} {explain_held(story)}" for story in left[:_MOST_NAMED]]
     return "; ".join([*named, *([f"{len(left) - len(named)} more"] if len(left) > len(named) else [])])
 
 
 def explain_held(story: "Story") -> str:
-    """Why a story is not handed out, and what to do."""
+    """Why a story is not worked on, and what to do."""
     if not story.tasks:
         return "has no tasks: write its tasks as boxes (`- [ ] …`) below its heading"
     return f"is {story.put_aside}: to include it, move it out of that section, or change its status"

@@ -1,7 +1,7 @@
-"""A change to start from: a spec with two stories to replace, in the format that the project uses already.
+"""A change to start from: a spec with two example stories, in the format that the project already uses.
 
-Each adapter builds the scaffold of its own format; what they share is here. Nothing that exists is ever overwritten.
-A change of several files is made aside and put in place in one step.
+Each adapter builds the scaffold of its own format; the common part is here. Nothing that exists is ever overwritten.
+A change of several files is written aside and put in place in one step.
 """
 
 import os
@@ -29,7 +29,7 @@ A story is what the agent gets at one time, with a fresh mind. Good ones are sma
 a week's), come one after another, and can be proven: by a test, or by a command that fails before and passes
 afterwards. The tasks say what has to be true when it is done. Replace the two examples.
 """
-# The tasks of a scaffold. As long as one of them is open, the scaffold still has to be filled in.
+# The tasks of a scaffold. While one of them is open, the scaffold is not filled in.
 EXAMPLES = (
     "Describe the result: a file, a command, a response to a request",
     "Name the test that proves it, and what it checks",
@@ -39,11 +39,11 @@ EXAMPLES = (
 
 
 class Scaffold:
-    """What is to be made: the texts of its files, by their paths below `place`; `place` alone for a single file.
+    """The files to create: their texts, by path below `place`; for a single file, `place` is its path.
 
-    `spec` is what `--spec` has to say so that the change is found, `if_taken` what to do if `place` is there already.
-    `extend` adds the change to the text of a file that holds several and is there already; it raises InvalidValue
-    where it can't. With `is_shared`, `place` is a folder that other changes have files in too.
+    `spec` is the value that `--spec` needs to find the change, `if_taken` says what to do if `place` already exists.
+    `extend` adds the change to the text of an existing file that contains several; it raises InvalidValue if it
+    can't. With `is_shared`, `place` is a folder that also contains files of other changes.
     """
 
     __slots__ = ("change", "extend", "format", "if_taken", "is_shared", "place", "spec", "texts")
@@ -59,7 +59,7 @@ class Scaffold:
         is_shared: bool = False,
     ) -> None:
         self.change = change
-        self.format = ""  # its name, once it is known under which one the adapter was found
+        self.format = ""  # set to the name that the adapter was found by
         self.place = place
         self.texts = texts
         self.spec = spec
@@ -73,7 +73,7 @@ class Scaffold:
 
 
 def formats() -> list[str]:
-    """The formats in which a change can be begun."""
+    """The formats that a new change can be created in."""
     return [name for name in specs.names() if (found := specs.find_working(name)) and _scaffold_of(found[0])]
 
 
@@ -84,7 +84,7 @@ def _scaffold_of(adapter: "Adapter") -> "Any":
 def plan(
     root: str, text: str, *, format: str | None = None, name: str | None = None, file: str | None = None
 ) -> Scaffold:
-    """What `ralphtool new` would make. `text` is what the change is about, `file` the path of the one to make."""
+    """What `ralphtool new` would create. `text` describes the change, `file` is the path of the file to create."""
     told = _clean_line(text)
     if not told:
         raise InvalidValue('the text is empty: say what the change is about, as in `ralphtool new "Add login"`')
@@ -98,7 +98,7 @@ def plan(
         hint = getattr(adapter, "begun_by", "write one by hand, or give --format")
         raise InvalidValue(f"the format {chosen} has no template for a new change: {hint}")
     if not (format or file) and _is_taken(_scaffold_of(adapter)(root, told, name, file)):
-        chosen, adapter = specs.DEFAULT, specs.adapter(specs.DEFAULT)  # a format of one file holds one change
+        chosen, adapter = specs.DEFAULT, specs.adapter(specs.DEFAULT)  # a format with a fixed file has only one change
     made: Scaffold = _scaffold_of(adapter)(root, told, name or _find_free_name(root, adapter, told, file), file)
     made.format = chosen
     if made.spec is None and chosen not in specs.names():
@@ -112,7 +112,7 @@ def _is_taken(made: Scaffold) -> bool:
 
 
 def _find_free_name(root: str, adapter: "Adapter", text: str, file: str | None) -> str | None:
-    """A number is added where there is a change of that name already; None where the first one is free."""
+    """The name with a number, if a change of that name already exists; None if the name is free."""
     known = {place.change for place in specs.find_all(root)}
     first: Scaffold = _scaffold_of(adapter)(root, text, None, file)
     if file or (first.change not in known and not _is_taken(first)):
@@ -124,7 +124,7 @@ def _find_free_name(root: str, adapter: "Adapter", text: str, file: str | None) 
 
 
 def write(scaffold: Scaffold) -> None:
-    """Writes it; FileExistsError, and nothing written, if somebody was quicker."""
+    """Writes it; raises FileExistsError, and writes nothing, if another process was faster."""
     folder, name = os.path.split(scaffold.place)
     os.makedirs(folder, exist_ok=True)
     if scaffold.extend and os.path.lexists(scaffold.place):
@@ -137,7 +137,7 @@ def write(scaffold: Scaffold) -> None:
         files.create(scaffold.place, scaffold.texts[""].encode(), 0o644)
         return
     aside = os.path.join(folder, f".{name}.ralph-aside")
-    files.clear(aside)  # which one that was killed may have left
+    files.clear(aside)  # a killed process may have left it
     for inside, text in scaffold.texts.items():
         path = os.path.join(aside, inside)
         os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -147,7 +147,7 @@ def write(scaffold: Scaffold) -> None:
 
 
 def _add_files(scaffold: Scaffold) -> None:
-    """Adds files to a folder that is there: all are written aside before the first one appears."""
+    """Adds files to an existing folder: all are written aside before the first one is put in place."""
     asides: list[tuple[str, str]] = []
     with files.Undo() as undo:
         try:
@@ -166,7 +166,7 @@ def _add_files(scaffold: Scaffold) -> None:
 
 
 def detect_format(root: str) -> str:
-    """The format that the project uses: what its settings say, else the first one that lies there."""
+    """The format that the project uses: the one in its settings, else the first one that is found."""
     told = config.read_spec(root)
     if told and specs.is_path(specs.file_of(told) or told):
         return (specs.parse_ref(root, told) or told).partition(":")[0]
@@ -176,7 +176,7 @@ def detect_format(root: str) -> str:
 
 
 def list_used(root: str) -> list[str]:
-    """The formats that lie in a project. A checklist counts only where there is no other: many have a TODO.md."""
+    """The formats that a project uses. Checklists count only if there is no other: many projects have a TODO.md."""
     used = [name for name in formats() if _is_used(specs.adapter(name), root)]
     return [name for name in used if name != specs.DEFAULT] or used
 
@@ -190,7 +190,7 @@ def _is_used(adapter: "Adapter", root: str) -> bool:
 
 
 def _clean_line(text: str) -> str:
-    """Without control characters, line ends and what would begin a heading or a list."""
+    """Removes control characters, line ends and leading heading or list markers."""
     whole = text.encode("utf-8", "replace").decode()
     shown = "".join(mark if mark.isprintable() else " " for mark in whole)
     return " ".join(shown.split()).lstrip("#-*+> ")
@@ -203,7 +203,7 @@ def title_of(text: str) -> str:
 
 
 def name_for(text: str, name: str | None) -> str:
-    """The change's name: the one that was given, else one made of the words."""
+    """The change's name: the given one, else one built from the text."""
     import unicodedata
 
     if name is not None:
@@ -211,7 +211,7 @@ def name_for(text: str, name: str | None) -> str:
     plain = unicodedata.normalize("NFKD", text[: 10 * _LONGEST_NAME]).casefold()
     slug = project.build_slug("".join(mark for mark in plain if not unicodedata.combining(mark)))
     if not slug and any(mark.isalnum() for mark in text):
-        slug = "change"  # in letters that names don't have: the title says what it is about
+        slug = "change"  # no letter of the text is allowed in a name; the title describes the change
     if not slug:
         raise InvalidName(f"{shorten(text)} has no letters for a name: give a name, as in --name add-login")
     short = slug if len(slug) <= _LONGEST_NAME else slug[: _LONGEST_NAME + 1].rpartition("-")[0]
@@ -219,9 +219,9 @@ def name_for(text: str, name: str | None) -> str:
 
 
 def check_change(name: str) -> str:
-    """Refuses what can't be a change's name, or means something else."""
+    """Refuses a text that can't be a change's name, or has another meaning."""
     project.check_name(name, "a change's name")
-    is_no_branch = name.endswith((".", ".lock")) or ".." in name  # git refuses it as part of a name
+    is_no_branch = name.endswith((".", ".lock")) or ".." in name  # git refuses such a branch name
     if name.lower() in _NO_CHANGES or name.lower().endswith("-learnings") or is_no_branch:
         raise InvalidName(f"a change can't be called {name}: give another name with --name")
     return name
@@ -241,7 +241,7 @@ def _check_free(root: str, made: Scaffold) -> None:
 
 
 def check_addition(made: Scaffold) -> None:
-    """Refuses to add a change to what is there where that can't be done without writing over something."""
+    """Refuses to add a change if that would overwrite something."""
     if made.extend:
         made.extend(markdown.load_required(made.place))
     for path in made.paths if made.is_shared else []:
@@ -250,7 +250,7 @@ def check_addition(made: Scaffold) -> None:
 
 
 def _exists_in_any_case(path: str) -> bool:
-    """Also where a file system, or the one who reads it next, makes no difference between PLAN.md and plan.md."""
+    """Ignores case, since some file systems treat PLAN.md and plan.md as the same file."""
     folder, name = os.path.split(path)
     return os.path.isdir(folder) and name.lower() in (one.lower() for one in os.listdir(folder))
 

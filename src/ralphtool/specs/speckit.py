@@ -1,4 +1,4 @@
-"""Spec Kit: `specs/<feature>/tasks.md`, whose phases are stories and whose `T001` are tasks."""
+"""Spec Kit: `specs/<feature>/tasks.md`, whose phases are stories and whose `T001` boxes are tasks."""
 
 import os
 
@@ -22,7 +22,7 @@ found_in = "specs/<feature>/tasks.md (also in .specify)"
 
 _FEATURES = "specs"
 _ELSEWHERE = os.path.join(".specify", "specs")
-# Phases of these names come before all others, which wait for them.
+# Phases with these names come before all others, which depend on them.
 _GROUNDWORK = ("setup", "foundational", "foundation")
 
 
@@ -40,7 +40,7 @@ def locate(project: str) -> "list[ChangeLocation]":
 
 
 def _is_change(path: str) -> bool:
-    """A feature, also one that was specified and has no tasks yet: then it has the number that Spec Kit gives it."""
+    """Whether it is a feature; one without tasks yet is recognized by Spec Kit's number in its name."""
     if os.path.lexists(os.path.join(path, "tasks.md")):
         return True
     number = os.path.basename(path).partition("-")[0]
@@ -84,7 +84,7 @@ class SpecKit(BoxedSpec):
         return markdown.load_context(os.path.join(self.path, "plan.md"), self.warn)
 
     def scenarios(self, story: Story) -> list[Scenario]:
-        """The acceptance scenarios of the user story that a phase is about; of all of them for other phases."""
+        """The acceptance scenarios of the phase's user story; all scenarios for other phases."""
         found = _parse_scenarios(self.proposal() or "", self.change)
         about = _parse_user_story(story.title)
         return [one for one in found if about is None or _parse_user_story(one.requirement or "") == about]
@@ -94,7 +94,7 @@ class SpecKit(BoxedSpec):
 
 
 class _Phases:
-    """Reads the phases of a tasks file. What stands below the heading of a phase, in deeper ones too, belongs to it."""
+    """Reads the phases of a tasks file. Everything below a phase's heading belongs to it, including subheadings."""
 
     def __init__(self, warn: "Callable[[str], None]", path: str) -> None:
         self._warn = warn
@@ -105,7 +105,7 @@ class _Phases:
         self._is_phase = False
 
     def read(self, text: str) -> list[Draft]:
-        # The template explains its marks in a list: `- [P] tasks can run in parallel` is no box.
+        # The template explains its marks in a list: `- [P] tasks can run in parallel` is not a box.
         for section in markdown.sections(text, self._path, is_mark=lambda mark: not mark.isalnum()):
             if self._current is None or self._is_outside(section):
                 self._begin(section)
@@ -114,12 +114,12 @@ class _Phases:
         return list(self._drafts.values())
 
     def _is_outside(self, section: "Section") -> bool:
-        """Whether a heading ends what is being read; work outside of any phase ends with the next big heading."""
+        """Whether a heading ends the current story; work outside any phase ends with the next level 1 or 2 heading."""
         most = self._level if self._is_phase else max(self._level, 2)
         return section.level <= most or (not self._is_phase and markdown.parse_phase(section.title) is not None)
 
     def _begin(self, section: "Section") -> None:
-        """Finds what a heading begins: a phase, work outside of any phase, or nothing."""
+        """Finds out what a heading begins: a phase, work outside any phase, or nothing."""
         self._level, self._current, self._is_phase = section.level, None, False
         if phase := markdown.parse_phase(section.title):
             self._is_phase = True
@@ -135,7 +135,7 @@ class _Phases:
             )
 
     def _is_work(self, section: "Section") -> bool:
-        """Whether boxes outside of any phase are work. After tasks with ids, those without are a list to check."""
+        """Whether boxes outside any phase are work. After tasks with ids, boxes without ids are a mere checklist."""
         if any(_split_task_id(box.text) for box in section.boxes):
             return True
         return not any(_is_task_id(id) for id in _list_task_ids(list(self._drafts.values())))
@@ -157,7 +157,7 @@ def _is_task_id(word: str) -> bool:
 
 
 def _find_groundwork(drafts: list[Draft]) -> list[Draft]:
-    """The phases before all others: by their names, else, in another language, those before the first user story."""
+    """The phases before all others: by name, or, in other languages, those before the first user story."""
     if named := [draft for draft in drafts if draft.tasks and draft.title.lower().startswith(_GROUNDWORK)]:
         return named
     about = [index for index, draft in enumerate(drafts) if any("[US" in text for _, text, _ in draft.tasks)]
@@ -165,7 +165,7 @@ def _find_groundwork(drafts: list[Draft]) -> list[Draft]:
 
 
 def _add_dependencies(drafts: list[Draft]) -> None:
-    """What each phase waits for: what its heading says, the groundwork, and the phases of the tasks that it names."""
+    """The dependencies of each phase: those in its heading, the groundwork, and the phases of tasks that it names."""
     _check_task_cycles(drafts)
     named = [_find_named_phases(draft, drafts) for draft in drafts]
     waits = {
@@ -173,7 +173,7 @@ def _add_dependencies(drafts: list[Draft]) -> None:
         for draft, more in zip(drafts, named, strict=True)
     }
     if specs.find_cycle(waits):
-        # Two phases can need each other's tasks. Then the order of the phases decides.
+        # Two phases can depend on each other's tasks; then their order decides.
         order = [draft.id for draft in drafts]
         for draft, more in zip(drafts, named, strict=True):
             earlier = order[: order.index(draft.id)]
@@ -204,7 +204,7 @@ def _map_tasks_to_phases(drafts: list[Draft]) -> dict[str, str]:
 def _find_named_phases(draft: Draft, drafts: list[Draft]) -> list[str]:
     owner = _map_tasks_to_phases(drafts)
     named = [id for _, text, _ in draft.tasks for id in _parse_task_ids(text)]
-    # `T009` that is nobody's is a mistake, and told as one; "T4 templates" is prose.
+    # An unknown `T009` is an error, and is reported later; "T4 templates" is prose.
     return [owner.get(id, id) for id in named if (id in owner or len(id) > 3) and owner.get(id) != draft.id]
 
 
@@ -240,7 +240,7 @@ def _fill_scenario(line: str, scenario: Scenario) -> Scenario:
     scenario.name = line.strip()
     clause: list[str] | None = None
     for index, part in enumerate(line.split("**")):
-        if index % 2:  # what stands between the stars
+        if index % 2:  # the text between the stars
             word = part.strip(" :").lower()
             clause = {"given": scenario.given, "when": scenario.when, "then": scenario.then}.get(word, clause)
         elif clause is not None and part.strip(" ,.;:\r"):
@@ -248,7 +248,7 @@ def _fill_scenario(line: str, scenario: Scenario) -> Scenario:
     return scenario
 
 
-# --- what `ralphtool new` writes --------------------------------------------------------------------
+# --- new changes ------------------------------------------------------------------------------------
 
 
 def is_used(project: str) -> bool:

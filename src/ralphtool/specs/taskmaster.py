@@ -1,4 +1,4 @@
-"""Task Master: `.taskmaster/tasks/tasks.json`, whose tags are changes, its tasks stories and its subtasks tasks.
+"""Task Master: `.taskmaster/tasks/tasks.json`. Its tags are changes, its tasks stories, and its subtasks tasks.
 
 Only `status` is ever written, by changing its characters in the text. The status of a task is the mark of the story:
 it becomes "done" once all its subtasks are, and only if the work is proven.
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 name = "taskmaster"
 found_in = ".taskmaster/tasks/tasks.json"
-_FILES = (".taskmaster/tasks/tasks.json", "tasks/tasks.json")  # the second one is where older versions had it
-_UNTAGGED = "master"  # what Task Master itself calls the tasks of a file without tags
+_FILES = (".taskmaster/tasks/tasks.json", "tasks/tasks.json")  # the second one is that of older versions
+_UNTAGGED = "master"  # Task Master's own name for the tasks of a file without tags
 _ENDED = ("done", "completed", "cancelled", "canceled")
-# What `task-master next` gives out is pending or in progress; these wait for somebody.
+# `task-master next` only returns pending and in-progress tasks; these wait for a person.
 _PUT_ASIDE = {"deferred": "deferred", "blocked": "blocked", "review": "in review"}
 _PRIORITIES = {"critical": 0, "high": 1, "medium": 2, "low": 3}
 
@@ -44,7 +44,7 @@ def _find_file(project: str) -> str | None:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether a `tasks/tasks.json`, which can be anybody's, is one of Task Master's."""
+    """Whether a `tasks/tasks.json`, which any program could have written, is Task Master's."""
     try:
         tags = _list_tags(_load(path), path)
         lists = [tasks for _, tasks in tags.values()]
@@ -64,7 +64,7 @@ def _load(path: str) -> "dict[str, Any]":
 
 
 def _list_tags(document: "dict[str, Any]", path: str) -> "dict[str, tuple[list[str | int], list[Any]]]":
-    """By the name of its change, the way to each list of tasks, and the list."""
+    """For each change, the path to its list of tasks, and the list."""
     if "tasks" in document and not isinstance(document["tasks"], dict):
         return {_UNTAGGED: (["tasks"], _check_list(document["tasks"], f"{path}: tasks"))}
     found: dict[str, tuple[list[str | int], list[Any]]] = {}
@@ -147,7 +147,7 @@ class TaskMaster(WithNotes):
         markdown.edit(self.path, change)
 
     def _find_task(self, text: str, task_id: str) -> "tuple[_Entry, _Entry | None]":
-        """The story of a task and the subtask that it is; None where the story is its only task."""
+        """The story of a task, and its subtask; None if the story is its own only task."""
         for entry in self._read(jsontext.parse_object(text, self.path)).entries:
             if task_id == entry.id and not entry.subtasks:
                 return entry, None
@@ -174,7 +174,7 @@ class TaskMaster(WithNotes):
 
 
 class _TagReader:
-    """The tasks of one tag: those of the highest priority first, as `task-master next` takes them."""
+    """The tasks of one tag: highest priority first, as in `task-master next`."""
 
     def __init__(self, way: "list[str | int]", items: "list[Any]", path: str) -> None:
         self._path = path
@@ -193,7 +193,7 @@ class _TagReader:
         return [*self._ids.warnings, *found, *self._unknown]
 
     def resolve(self, entry: "_Entry", said: list[str]) -> list[str]:
-        """The stories that those ids belong to; what is in no story of the tag holds nothing up."""
+        """The stories that those ids belong to; ids from outside the tag are ignored."""
         known = [id if id in self._by_id else id.partition(".")[0] for id in said]
         for id, story in zip(said, known, strict=True):
             if story not in self._by_id:
@@ -205,7 +205,7 @@ class _TagReader:
 
 
 class _Entry:
-    """One task or subtask, and the way to it in the document."""
+    """One task or subtask, and the path to it in the document."""
 
     def __init__(self, way: "list[str | int]", item: object, where: str) -> None:
         if not isinstance(item, dict):
@@ -222,7 +222,7 @@ class _Entry:
 
     def name(self, ids: UniqueIds, position: str, above: str = "") -> None:
         own = str(self.get("id", (int, str), "")).strip() or position
-        # A subtask is counted within its task; some files write the full id.
+        # A subtask is numbered within its task; some files write the full id.
         self.id = ids.claim(own if not above or own.startswith(f"{above}.") else f"{above}.{own}")
         self.subtask_ids = UniqueIds(self._where.partition(": ")[0], "subtask")
         for number, one in enumerate(self.subtasks, 1):
@@ -266,7 +266,7 @@ class _Entry:
         return bool(self.subtasks) or self.id in known
 
     def story(self, completed: "Collection[str]", reader: _TagReader) -> Story:
-        # A number in a subtask's dependencies is one of its siblings; the id of another task's has a dot.
+        # A plain number in a subtask's dependencies is a sibling; a subtask of another task has a dot in its id.
         below = [id for one in self.subtasks for id in one.dependencies() if "." in id]
         depends_on = reader.resolve(self, [*self.dependencies(), *below])
         aside = "" if self.is_ended else _PUT_ASIDE.get(self.status, "")
@@ -294,7 +294,7 @@ class _Entry:
             return jsontext.add_member(text, jsontext.find(text, *self._way), f'"status": "{status}"')
 
 
-# --- what `ralphtool new` writes --------------------------------------------------------------------
+# --- new changes ------------------------------------------------------------------------------------
 
 
 def is_used(project: str) -> bool:

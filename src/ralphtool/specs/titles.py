@@ -1,4 +1,4 @@
-"""What people call a change."""
+"""The titles of changes, for people."""
 
 from ralphtool.core import project as projects
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def find_title(spec: "Spec") -> str:
-    """What its author called the change, where that says more than its name; else nothing."""
+    """The author's title of the change, if it says more than the name; else empty."""
     title = str(getattr(spec, "title", "") or "")
     says_no_more = projects.build_slug(title) == projects.build_slug(spec.change)
     return "" if says_no_more else " ".join(title.split())

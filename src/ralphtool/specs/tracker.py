@@ -1,13 +1,13 @@
-"""Changes that live in an issue tracker: copied before a run, and updated there after a story is proven.
+"""Changes in an issue tracker: copied before a run, and updated there after a story is proven.
 
 An adapter of such a format has, besides what every adapter has,
 
     name_change(where) -> str                           the change that `--spec <format>:<where>` names
-    download(project, change, where, stop) -> (text, notices)     the copy as the tracker has it now
-    publish(project, change, where, done, is_complete, stop) -> notices    None where it may not write
+    download(project, change, where, stop) -> (text, notices)     a current copy from the tracker
+    publish(project, change, where, done, is_complete, stop) -> notices    None if it may not write
     publishes_during_run: bool                        whether that may happen between two stories
 
-Neither is called by an agent's commands or by `ralphtool list`.
+Neither `download` nor `publish` is called by an agent's commands or by `ralphtool list`.
 """
 
 import os
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class DoneStory:
-    """A story that is proven, for the tracker."""
+    """A proven story, for the tracker."""
 
     __slots__ = ("commit", "id", "is_new", "proof", "tasks", "title")
 
@@ -33,7 +33,7 @@ class DoneStory:
         self.tasks = [task.text for task in story.tasks]
         self.commit = commit
         self.proof = proof
-        self.is_new = is_new  # the tracker does not know yet
+        self.is_new = is_new  # not published yet
 
     def describe(self) -> str:
         at = f" in commit {self.commit[:12]}" if self.commit else ""
@@ -41,7 +41,7 @@ class DoneStory:
 
 
 def find_adapter(project: str, change: str, ref: str | None) -> "tuple[Any, str | None, str] | None":
-    """The adapter of a change that lives in a tracker, what it is called there, and its ref; None for files."""
+    """The adapter of a change in a tracker, its name there, and its ref; None for files."""
     found = ref or next((one.ref for one in specs.find_all(project) if one.change == change and not one.error), None)
     known = specs.find_working(found) if found and specs.file_of(found) is None else None
     if known is None or found is None or not hasattr(known[0], "download"):
@@ -52,9 +52,9 @@ def find_adapter(project: str, change: str, ref: str | None) -> "tuple[Any, str 
 
 
 def update_copy(project: str, change: str, ref: str | None, stop: "Callable[[], bool]") -> list[str]:
-    """Copies a change from its tracker; returns what people should know. A change that is a file is left alone.
+    """Copies a change from its tracker; returns notices for people. A change that is a file is left alone.
 
-    Where the tracker can't be asked, the copy from before is good enough.
+    If the tracker can't be reached, an existing copy is good enough.
     """
     known = find_adapter(project, change, ref)
     if known is None:
@@ -73,12 +73,12 @@ def update_copy(project: str, change: str, ref: str | None, stop: "Callable[[], 
 
 
 def copy_named(project: str, change: str, ref: str) -> list[str]:
-    """Copies a change that somebody names, if there is no copy of it yet."""
+    """Copies a change that the user names, if there is no copy of it yet."""
     return [] if issue_copy.read_source(project, change) else update_copy(project, change, ref, lambda: False)
 
 
 def compare_copy(project: str, change: str, ref: str | None, used: str, stop: "Callable[[], bool]") -> list[str]:
-    """Whether the tracker still asks for what the copy `used` has; a branch keeps the copy that it began with."""
+    """A notice if the tracker's tasks differ from those of the copy `used`; a branch keeps the copy it began with."""
     known = find_adapter(project, change, ref)
     if known is None:
         return []

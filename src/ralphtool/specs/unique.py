@@ -1,10 +1,10 @@
-"""Ids that are each given out once: the second `1.1` of a file becomes `1.1-2`, and a warning says so."""
+"""Makes ids unique: the second `1.1` of a file becomes `1.1-2`, with a warning."""
 
 from ralphtool.errors import shorten
 
 
 class UniqueIds:
-    """The ids of one kind in one file, in the order in which they come."""
+    """The ids of one kind in one file, in order."""
 
     def __init__(self, path: str, what: str) -> None:
         self._path = path

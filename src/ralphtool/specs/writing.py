@@ -1,19 +1,19 @@
-"""How a change is written in each format, for an agent that drafts one: what no example shows by itself.
+"""How to write a change in each format, for an agent that drafts one: what examples don't show.
 
-An adapter of another package may have a `guide` of its own, a text; without one, its scaffold has to do.
+An adapter of another package may have its own `guide`, a text; without one, its scaffold must be enough.
 """
 
 from ralphtool import specs
 
 
 class WritingGuide:
-    """What an agent has to know to write a format."""
+    """What an agent must know to write a format."""
 
     __slots__ = ("has_scenarios", "text")
 
     def __init__(self, text: str, *, has_scenarios: bool) -> None:
         self.text = text
-        self.has_scenarios = has_scenarios  # the format has a place for them, so a change without any lacks something
+        self.has_scenarios = has_scenarios  # the format supports them, so a change without any is incomplete
 
 
 _HEADINGS = """\

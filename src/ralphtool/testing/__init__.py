@@ -1,4 +1,4 @@
-"""For those who write an adapter, a runner or an executor, or test an agent: contracts as functions, and a model.
+"""For authors of adapters, runners and executors, and tests of agents: contracts as functions, and a scripted model.
 
 from ralphtool.testing import ModelServer, Run, Say, Write, check_adapter, script
 

@@ -1,4 +1,4 @@
-"""For those who write an adapter: the contract as a function.
+"""The contract of an adapter, as a function.
 
     from ralphtool.testing import check_adapter
 
@@ -6,7 +6,7 @@
         make_my_sample(tmp_path)
         check_adapter(my_adapter, str(tmp_path), "my-change")
 
-The sample needs at least two open tasks. It is changed by the check: give it a copy.
+The sample needs at least two open tasks. The check changes it: pass a copy.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _OBSERVATIONS: list[dict[str, Any]] = [
 
 
 class ContractBroken(AssertionError):
-    """An adapter does not keep what the protocol promises."""
+    """An adapter, runner or executor breaks a promise of its protocol."""
 
 
 def _require(holds: bool, promise: str) -> None:
@@ -53,7 +53,7 @@ def _require(holds: bool, promise: str) -> None:
 
 
 def check_adapter(adapter: Adapter, project: str, change: str) -> None:
-    """Drives an adapter through its whole life on a sample change; raises ContractBroken with the broken promise."""
+    """Runs an adapter through its life cycle on a sample change; raises ContractBroken with the broken promise."""
     _require(projects.is_name(adapter.name), "an adapter's name is a name")
     _require(bool(adapter.found_in.strip()), "an adapter says where its changes are")
     _check_finding(adapter, project, change)
@@ -77,7 +77,7 @@ def _check_finding(adapter: Adapter, project: str, change: str) -> None:
 
 
 def _check_places(adapter: Adapter, project: str, change: str) -> None:
-    """With nothing but the files at these places, the change is the same: that is how it is read from a branch."""
+    """With only the files at these places, the change must be the same: that is how it is read from a branch."""
     places = list(adapter.places(change))
     for place in places:
         inside = not os.path.isabs(place) and ".." not in place.split("/") and os.path.normpath(place) != "."
@@ -109,7 +109,7 @@ def _content(spec: Spec) -> Any:
 
 
 def _check_scaffold(adapter: Adapter) -> None:
-    """The adapter finds and reads a change that it scaffolds, and can tell it from one with real work."""
+    """The adapter finds and reads a change that it scaffolds, and can distinguish it from one with real work."""
     make_scaffold = getattr(adapter, "scaffold", None)
     if make_scaffold is None:
         return
@@ -203,14 +203,14 @@ def _find_done(spec: Spec, completed: list[str]) -> set[str]:
 
 
 def _is_small_edit(old: bytes, new: bytes) -> bool:
-    """Whether one place of a few bytes is all that differs."""
+    """Whether the only difference is a few bytes in one place."""
     start = _count_common_prefix(old, new)
     end = _count_common_prefix(old[start:][::-1], new[start:][::-1])
     return len(old) - start - end <= 8 and len(new) - start - end <= 40
 
 
 def _is_pair_of_small_edits(old: bytes, new: bytes) -> bool:
-    """Whether a few bytes differ in two lines: that of the task, and that which marks its story as done."""
+    """Whether a few bytes differ in two lines: that of the task, and the one that marks its story as done."""
     lines = old.split(b"\n"), new.split(b"\n")
     if len(lines[0]) != len(lines[1]):
         return False

@@ -1,4 +1,4 @@
-"""What a contract of executors tries: small stories, what a scripted agent does about them, and what comes of it."""
+"""The cases of the executor contract: small stories, the actions of a scripted agent, and the expected results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralphtool.testing.sample_project import CHANGE, SampleProject, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# A variable that is secret by its name. Machines that run agents may have it too.
+# A variable whose name makes it secret. Machines that run agents may have it too.
 SECRET_NAME, SECRET_VALUE = "EXECUTOR_CONTRACT_TOKEN", "swordfish-31415926"
 _FOLDER = f"openspec/changes/{CHANGE}"
 _PROPOSAL = "# Why\n\nShops count things.\n"
@@ -65,15 +65,15 @@ def _run_once(project: SampleProject) -> int:
 
 
 def _accept(project: SampleProject) -> None:
-    """What all cases check is enough."""
+    """The checks that all cases share are enough."""
 
 
 class ExecutorCase(Struct, frozen=True, kw_only=True):
-    """One change, and what must come of it."""
+    """One change, and its expected results."""
 
     turns: list[Step]
-    statuses: dict[str, list[str]]  # of each story: the verdicts, in order
-    stories: list[str]  # that have a commit at the end
+    statuses: dict[str, list[str]]  # the verdicts of each story, in order
+    stories: list[str]  # with a commit at the end
     exit_code: int = 0
     files: Mapping[str, str] = field(default_factory=lambda: _ONE)
     settings: Mapping[str, Any] = {}
@@ -81,7 +81,7 @@ class ExecutorCase(Struct, frozen=True, kw_only=True):
     check: Callable[[SampleProject], None] = _accept
 
 
-# --- what is looked at in some cases ----------------------------------------------------------------
+# --- further checks of some cases -------------------------------------------------------------------
 
 
 def _list_events(project: SampleProject, kind: str) -> list[dict[str, Any]]:
@@ -89,7 +89,7 @@ def _list_events(project: SampleProject, kind: str) -> list[dict[str, Any]]:
 
 
 def _read_prompt(project: SampleProject, number: int) -> str:
-    """Of an iteration, counted from 0 over all runs."""
+    """The prompt of an iteration, counted from 0 over all runs."""
     directory = _list_events(project, "iteration_started")[number]["directory"]
     with open(os.path.join(project.root, directory, "prompt.md"), encoding="utf-8") as file:
         return file.read()
@@ -153,7 +153,7 @@ def _check_marks(project: SampleProject) -> None:
 
 
 def _stop_and_go_on(project: SampleProject) -> int:
-    """Ctrl-C when the agent has said something; then another run, with an agent that does the rest."""
+    """Ctrl-C after the agent's message; then another run, with an agent that completes the story."""
     code = project.run_until(lambda: any(one["event"].get("text") == "Busy." for one in _list_events(project, "agent")))
     _require(code == 130, f"a run that was stopped has the exit code 130, not {code}")
     ended = _list_events(project, "run_ended")[-1]
@@ -238,7 +238,7 @@ CASES: dict[str, ExecutorCase] = {
     ),
     "rate limit": ExecutorCase(
         turns=[
-            _turn([{"run": "test -e half.txt", "must": True}, *_DONE], told="cut off from outside"),
+            _turn([{"run": "test -e half.txt", "must": True}, *_DONE], told="interrupted from outside"),
             _turn(
                 [{"write": "half.txt", "text": "half\n"}, {"error": "rate-limit", "text": "slow down", "reset_in": 1}]
             ),

@@ -1,11 +1,11 @@
-"""The contract of what carries out iterations, as a function.
+"""The contract of an executor, as a function.
 
     from ralphtool.testing import check_executor
 
     def test_my_machines(tmp_path):
         check_executor(str(tmp_path), {"run": {"executor": "temporal"}, "executor": {"queue": "mine"}})
 
-It does not look at an executor's insides: it has runs made by it, with faults in them, and compares what is left.
+It does not inspect an executor's internals: it starts runs that use it, with faults in them, and checks the results.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ EXECUTOR_CASES = tuple(CASES)
 EXECUTOR_SECRET = {SECRET_NAME: SECRET_VALUE}
 _COMMAND = (sys.executable, "-m", "ralphtool")
 _UNSAFE = re.compile(r"[^a-z]+")
-_PATIENCE = 900.0  # seconds that a run may take
+_PATIENCE = 900.0  # seconds for a run
 
 
 class ExecutorOutcome(Struct, frozen=True, kw_only=True):
-    """What is left of a case, without moments and ids: it is the same wherever its iterations ran."""
+    """The results of a case, without times and ids: they are the same wherever its iterations ran."""
 
     exit_code: int
-    statuses: dict[str, list[str]]  # of each story: the verdicts, in order
-    stories: list[str]  # that have a commit
+    statuses: dict[str, list[str]]  # the verdicts of each story, in order
+    stories: list[str]  # with a commit
     entries: list[dict[str, Any]]  # of progress.json
     learnings: list[str]
-    proofs: dict[str, str]  # what each "done" rests on
+    proofs: dict[str, str]  # the proof of each "done"
     files: dict[str, str]  # of the branch
 
 
@@ -54,10 +54,11 @@ def check_executor(
     env: Mapping[str, str] | None = None,
     patience: float = _PATIENCE,
 ) -> dict[str, ExecutorOutcome]:
-    """Has `ralphtool run` work through small changes; raises ContractBroken with the case and the broken promise.
+    """Runs `ralphtool run` on small changes; raises ContractBroken with the case and the broken promise.
 
-    `folder` is an empty one, which agents and gates can read wherever they run; `settings` are tables of
-    `.ralph/config.toml` that choose the executor. Returns what came of each case: that of two executors is equal.
+    `folder` is an empty folder that agents and gates can read wherever they run; `settings` are tables of
+    `.ralph/config.toml` that choose the executor. Returns the results of each case, which are equal for any two
+    executors.
     """
     outcomes = {}
     for name in cases:
@@ -96,7 +97,7 @@ def _read_users_state(project: SampleProject) -> tuple[str, ...]:
 
 
 def _check_records(project: SampleProject) -> None:
-    """Whatever an event names is there, for everybody who looks at the run afterwards."""
+    """Every file that an event names must exist, for views of the run."""
     found = project.read_events()
     logs = [event["log"] for event in found if event.get("log")]
     folders = [event["directory"] for event in found if event["type"] == "iteration_started"]
@@ -108,7 +109,7 @@ def _check_records(project: SampleProject) -> None:
     _require(ended == numbers, "the record tells how the agent of each iteration ended")
 
 
-# --- what is left of a case -------------------------------------------------------------------------
+# --- results of a case ------------------------------------------------------------------------------
 
 
 def _read_outcome(project: SampleProject, exit_code: int) -> ExecutorOutcome:

@@ -1,4 +1,4 @@
-"""A fresh home for a real agent program, in which it knows no other model than the scripted one."""
+"""A fresh home for a real agent program, in which only the scripted model is configured."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ _MODEL = "openai/scripted"
 
 
 def _litellm(url: str) -> dict[str, str]:
-    """For programs that use this library: where the model is, and no prices from elsewhere."""
+    """For programs that use litellm: the address of the model, and no prices from the network."""
     return {
         "OPENAI_API_BASE": f"{url}/v1",
         "OPENAI_API_KEY": _KEY,

@@ -1,7 +1,7 @@
-"""A model that follows a script, on 127.0.0.1: what agent programs talk to when nobody shall pay for it.
+"""A model that follows a script, on 127.0.0.1, so that agent programs can run without cost.
 
-It speaks as the real ones do: Anthropic's Messages, OpenAI's Responses and Chat Completions, Gemini's generateContent;
-streamed or not, as the agent asks.
+It has the APIs of the real ones: Anthropic's Messages, OpenAI's Responses and Chat Completions, Gemini's
+generateContent; streamed or not, as the agent requests.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 __all__ = ["ModelServer", "Request"]
 
 DIALECTS: tuple[Dialect, ...] = (AnthropicDialect(), ChatDialect(), GeminiDialect(), ResponsesDialect())
-_LONGEST_SILENCE = 600.0  # seconds; a test that was forgotten shall not hold a thread for ever
+_LONGEST_SILENCE = 600.0  # seconds; a forgotten test must not keep a thread forever
 
 
 class ModelServer:
-    """Serves a scenario while it is open as a context. `requests` has what was asked so far.
+    """Serves a scenario while its context is open. `requests` has the requests so far.
 
-    `root` is where the agent works: relative paths in a scenario are below it. `headers` come with every answer that
-    is no error: makers tell there how much of a quota is used up.
+    `root` is the folder that the agent works in: relative paths in a scenario are below it. `headers` are sent with
+    every response except errors: providers report the used quota there.
     """
 
     def __init__(self, scenario: Scenario, root: str = "", headers: dict[str, str] | None = None) -> None:
@@ -44,8 +44,8 @@ class ModelServer:
         self.root = root
         self.headers = headers or {}
         self.requests: list[Request] = []
-        self.errors: list[str] = []  # of a scenario or of ours: a test should see none
-        self.began: list[float] = []  # when each came, by time.monotonic()
+        self.errors: list[str] = []  # of a scenario, or our own: a test should see none
+        self.began: list[float] = []  # the time of each request, by time.monotonic()
         self.closing = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _Exchange)
         self._server.model = self
@@ -56,7 +56,7 @@ class ModelServer:
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def environment(self, agent: str, home: str) -> dict[str, str]:
-        """The variables that make a real program talk to this server, with `home` as a fresh home of its own."""
+        """The variables that make a real program use this server, with `home` as its own fresh home."""
         return homes.environment(agent, self.url, home)
 
     def __enter__(self) -> ModelServer:
@@ -70,7 +70,7 @@ class ModelServer:
         self._thread.join()
 
     def turn(self, request: Request) -> Turn:
-        """Chooses under a lock, so that a hindrance counts right whoever asks at the same time."""
+        """Chooses under a lock, so that hindrances are counted correctly even with concurrent requests."""
         with self._server.lock:
             self.requests.append(request)
             self.began.append(time.monotonic())
@@ -89,7 +89,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         error = sys.exception()
-        if not isinstance(error, OSError):  # an agent that goes away in the middle of something is none
+        if not isinstance(error, OSError):  # an agent that disconnects is not an error
             self.model.errors.append("".join(traceback.format_exception(error)))
 
 
@@ -101,10 +101,10 @@ class _Exchange(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Tests look at `requests` instead."""
+        """Tests use `requests` instead."""
 
     def parse_request(self) -> bool:
-        """Also on connections that were kept, nobody is served when the server has closed."""
+        """Once the server is closing, no request is served, even on kept-alive connections."""
         self.close_connection = self.server.model.closing.is_set()
         return not self.close_connection and super().parse_request()
 
@@ -129,7 +129,7 @@ class _Exchange(BaseHTTPRequestHandler):
         request = dialect.request(self.path, body, {name.lower(): value for name, value in self.headers.items()})
         try:
             turn = self.server.model.turn(request)
-        except OSError as error:  # of the scenario; others are those of agents that have gone
+        except OSError as error:  # an error of the scenario; other OSErrors come from disconnected agents
             raise RuntimeError(f"the scenario failed: {error}") from error
         self._answer(dialect, request, turn)
 
@@ -149,7 +149,7 @@ class _Exchange(BaseHTTPRequestHandler):
                 self._send_answer(dialect, request, tools.answer(turn, request, self.server.model.root))
 
     def _build_pieces(self, dialect: Dialect, request: Request, turn: Cut | Drip) -> tuple[Sequence[bytes], str]:
-        """What it says in pieces, and their type; those who asked for no stream get their one object in pieces too."""
+        """The answer in pieces, and their type; without streaming, the single object is sent in pieces too."""
         answer = tools.answer(Say(turn.text), request, self.server.model.root)
         if request.stream:
             return dialect.stream(answer, request), dialect.content_type
@@ -190,11 +190,11 @@ class _Exchange(BaseHTTPRequestHandler):
         try:
             self.wfile.write(data)
             self.wfile.flush()
-        except OSError:  # the agent has gone
+        except OSError:  # the agent has disconnected
             self.close_connection = True
 
     def _say_nothing(self) -> None:
-        """Until the other side has gone, which it may never do."""
+        """Waits until the other side disconnects, up to a limit."""
         until = time.monotonic() + _LONGEST_SILENCE
         while time.monotonic() < until and not self.server.model.closing.wait(0.1) and self._is_connected():
             pass

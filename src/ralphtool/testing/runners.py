@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MARK = "no-word-of-any-command-line"
 _PROMPT = f"Do this, and nothing else: {_MARK}.\nThe prompt of a story can be longer than an argument may be.\n"
 _PIECES = (1, 7, 4096)
-_CUTS = 30  # places at which a recording is cut off
+_CUTS = 30  # positions at which a recording is cut off
 _SHORT_RUBBISH = (
     b"",
     b"\n\n\n",
@@ -45,10 +45,10 @@ def check_runner(
     believes_exit_code: bool = False,
     prepare: Callable[[Job], object] = lambda job: None,
 ) -> None:
-    """Holds a runner to what the loop builds on; raises ContractBroken with the broken promise.
+    """Checks what the loop expects of a runner; raises ContractBroken with the broken promise.
 
-    `recording` is what its agent printed in a run that ended well. `folder` is an empty one to work in; `prepare` puts
-    files there that the agent leaves, if it does. An agent that tells nothing but its exit code `believes_exit_code`.
+    `recording` is the output of its agent in a successful run. `folder` is an empty folder to work in; `prepare` adds
+    the files that the agent would leave, if any. Use `believes_exit_code` for an agent that reports only an exit code.
     """
     job = _build_job(folder)
     _check_start(runner, job)
@@ -76,7 +76,7 @@ def _build_job(folder: str, **more: Any) -> Job:
     return Job(prompt=path, root=root, folder=records, **more)
 
 
-# --- how it starts its agent ------------------------------------------------------------------------
+# --- starting the agent -----------------------------------------------------------------------------
 
 
 def _check_start(runner: Runner, job: Job) -> None:
@@ -90,7 +90,7 @@ def _check_start(runner: Runner, job: Job) -> None:
 
 
 def _check_modes(runner: Runner, folder: str) -> None:
-    """What its traits promise, it does."""
+    """The runner must do what its traits promise."""
     usual = looking = _check_started(runner, _build_job(folder))
     if runner.traits.read_only:
         looking = _check_started(runner, _build_job(folder, read_only=True))
@@ -117,7 +117,7 @@ def _check_started(runner: Runner, job: Job) -> Start:
 
 
 def _gives_prompt(start: Start, job: Job, words: Sequence[str]) -> bool:
-    """In its own file, or in one of the runner's that holds it too."""
+    """In its own file, or in one that the runner wrote with the prompt in it."""
     records = [os.path.join(job.folder, name) for name in os.listdir(job.folder)]
     named = [path for path in records if path == start.stdin or any(path in word for word in words)]
     return any(_MARK.encode() in _read_content(path) for path in named if os.path.isfile(path))
@@ -128,7 +128,7 @@ def _read_content(path: str) -> bytes:
         return file.read()
 
 
-# --- what it makes of what its agent prints ---------------------------------------------------------
+# --- reading the agent's output ---------------------------------------------------------------------
 
 
 def _read_events(runner: Runner, job: Job, pieces: Iterable[bytes], exit_code: int = 0) -> tuple[list[Event], End]:
@@ -153,7 +153,7 @@ def _event_fields(event: Event) -> dict[str, Any]:
 def _can_be_written(event: Event) -> bool:
     try:
         json.dumps(_event_fields(event), ensure_ascii=False).encode()
-    except (TypeError, ValueError):  # an object of its own, half a character
+    except (TypeError, ValueError):  # an object of another type, or half a character
         return False
     return True
 
@@ -172,7 +172,7 @@ def _check_reading(runner: Runner, job: Job, recording: bytes, prepare: Callable
 
 
 def _check_past(runner: Runner, job: Job, recording: bytes, whole: tuple[list[Event], End]) -> None:
-    """What is read again later tells the same, perhaps with more of what tools gave back, and stays as it is."""
+    """Reading records again gives the same events, perhaps with more results of tools, and does not change them."""
     before = {path: _read_content(path) for path in _list_names(job.folder) if os.path.isfile(path)}
     past = Job(prompt=job.prompt, root=job.root, folder=job.folder, is_past=True)
     events, end = _read_events(runner, past, [recording])
@@ -189,7 +189,7 @@ def _check_same(runner: Runner, job: Job, pieces: Iterable[bytes], whole: tuple[
 
 
 def _drop_passing(events: Iterable[Event]) -> list[tuple[type[Event], dict[str, Any]]]:
-    """Without what is only shown now and then, and without moments, which may be counted from now."""
+    """Without output that is only shown now and then, and without times, which may be relative to now."""
     told = [event for event in events if not isinstance(event, Output)]
     return [(type(event), {**_event_fields(event), "reset_at": None}) for event in told]
 
@@ -208,7 +208,7 @@ def _choose_positions(recording: bytes, count: int) -> list[int]:
     return sorted({chance.randrange(len(recording) + 1) for _ in range(count)})
 
 
-# --- what no agent should print, and some do --------------------------------------------------------
+# --- invalid output ---------------------------------------------------------------------------------
 
 
 def _check_rubbish(runner: Runner, job: Job, *, believes_exit_code: bool) -> None:
@@ -231,7 +231,7 @@ def _feed_rubbish(runner: Runner, job: Job, rubbish: bytes) -> End:
 
 
 def _check_amid_rubbish(runner: Runner, job: Job, recording: bytes) -> None:
-    """Programs print warnings between their lines, and anything at all on standard error."""
+    """Programs print warnings between their lines, and anything on standard error."""
     _, expected = _read_events(runner, job, [recording])
     whole_lines = [each if each.endswith(b"\n") else each + b"\n" for each in _SHORT_RUBBISH]
     for rubbish in whole_lines:
@@ -244,7 +244,7 @@ def _check_amid_rubbish(runner: Runner, job: Job, recording: bytes) -> None:
 
 
 def _check_odd_values(runner: Runner, job: Job, recording: bytes) -> None:
-    """The next version of a program prints other values in the same places."""
+    """The next version of a program may print other values in the same places."""
     for line in recording.splitlines():
         try:
             value = json.loads(line)
@@ -255,7 +255,7 @@ def _check_odd_values(runner: Runner, job: Job, recording: bytes) -> None:
 
 
 def _vary_value(value: Any) -> Iterator[Any]:
-    """The same value with an odd one in each of its places in turn, and without it."""
+    """The same value, with each of its parts in turn removed, or replaced by an odd one."""
     if isinstance(value, dict):
         for name, inside in value.items():
             others = {key: other for key, other in value.items() if key != name}
@@ -269,14 +269,14 @@ def _vary_value(value: Any) -> Iterator[Any]:
 
 
 def _check_cut(runner: Runner, job: Job, recording: bytes) -> None:
-    """A terminal event that did not come whole is none."""
+    """An incomplete terminal event does not count."""
     lines = recording.rstrip().split(b"\n")
     _, end = _read_events(runner, job, [lines[0]])
     _require(not end.ok or len(lines) == 1, "the first line of a run is no success")
-    last = len(recording.rstrip()) - 1  # without its last character no line is whole
+    last = len(recording.rstrip()) - 1  # without its last character, no line is complete
     for place in (*_choose_positions(recording[:last], _CUTS), last):
         if recording[place : place + 1] == b"\n":
-            continue  # nothing is missing but the end of the line
+            continue  # only the end of the line is missing
         whole_lines = recording[: recording.rfind(b"\n", 0, place) + 1]
         expected, cut = (_read_events(runner, job, [data])[1] for data in (whole_lines, recording[:place]))
         _require(cut.ok == expected.ok, "half of a line is no terminal event")

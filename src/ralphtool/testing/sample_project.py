@@ -1,4 +1,4 @@
-"""A small project with a change, a scripted agent and gates that need nothing but Python: runs happen in it."""
+"""A small project for runs, with a change, a scripted agent, and gates that need only Python."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _FILES = {
     "test_shop.py": "import unittest\n\nimport shop\n\n\nclass TestShop(unittest.TestCase):\n"
     "    def test_total(self):\n        self.assertEqual(shop.total([1, 2]), 3)\n",
 }
-_GATE = "python3 -B -m unittest -v"  # without compiled files, which hide an edit of the same size and second
+_GATE = "python3 -B -m unittest -v"  # no compiled files: they would hide an edit of the same size and second
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z")
-_TICK = 0.05  # seconds between two looks at a run
+_TICK = 0.05  # seconds between two checks of a run
 
 Step = dict[str, Any]
 Tables = dict[str, dict[str, Any]]
 
 
 class SampleProject:
-    """Everything lies in `folder`. `command` is how ralphtool is called, `settings` are tables of its configuration.
+    """Everything is in `folder`. `command` starts ralphtool, `settings` are tables of its configuration.
 
-    Its change has the folder's name, so that nothing that is kept of a change is taken for another project's.
+    The name of its change includes the folder's, so that files of one project's change are not mistaken for another's.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class SampleProject:
         self._patience = patience
         os.makedirs(self.root)
 
-    # --- what is there before a run ---------------------------------------------------------------
+    # --- before a run -----------------------------------------------------------------------------
 
     def make(self, files: Mapping[str, str], settings: Mapping[str, Any]) -> None:
-        """A repository whose first commit has these files beside those that all samples have."""
+        """A repository whose first commit has these files, and those that all samples have."""
         for path, text in {**_FILES, **files}.items():
             self._write(path.replace(CHANGE, self._change), text.replace(CHANGE, self._change))
         self.git("init", "--quiet", "--initial-branch=main")
@@ -80,18 +80,18 @@ class SampleProject:
             opened.write(text)
 
     def play(self, turns: Iterable[Step]) -> None:
-        """What the agent does from now on."""
+        """Sets what the agent does from now on."""
         with open(self._script, "w", encoding="utf-8") as file:
             file.write(json.dumps({"turn": list(turns)}).replace(CHANGE, self._change))
 
     # --- runs -------------------------------------------------------------------------------------
 
     def run(self) -> int:
-        """One run, to its end; returns the exit code."""
+        """One complete run; returns the exit code."""
         return self.run_until(lambda: False)
 
     def run_until(self, holds: Callable[[], bool]) -> int:
-        """One run that is stopped by Ctrl-C once something holds."""
+        """One run that is stopped by Ctrl-C once a condition holds."""
         latest = time.monotonic() + self._patience
         with open(self._printed, "ab") as file:
             run = self._start(file.fileno())
@@ -118,27 +118,27 @@ class SampleProject:
             stderr=printed,
         )
 
-    # --- what is there afterwards -----------------------------------------------------------------
+    # --- after a run ------------------------------------------------------------------------------
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=self.root, env=self._env, capture_output=True, check=True)
         return done.stdout.decode("utf-8", "replace").rstrip("\n")
 
     def list_stories(self) -> list[str]:
-        """Those with a commit on the branch."""
+        """The stories with a commit on the branch."""
         if not self.git("branch", "--list", layout.BRANCH + self._change):
             return []
         form = "--format=%(trailers:key=Ralph-Story,valueonly,separator=)"
         return sorted(line for line in self.git("log", form, layout.BRANCH + self._change).splitlines() if line)
 
     def read_branch(self) -> dict[str, str]:
-        """Every file of the branch, without moments."""
+        """Every file of the branch, without times."""
         branch = layout.BRANCH + self._change if self.git("branch", "--list", layout.BRANCH + self._change) else "main"
         paths = self.git("ls-tree", "-r", "--name-only", branch).splitlines()
         return {path: _MOMENT.sub("then", self.git("show", f"{branch}:{path}")) for path in paths}
 
     def read_events(self) -> list[dict[str, Any]]:
-        """Of all runs, the oldest first; without a line that is still being written."""
+        """The events of all runs, the oldest first; without an incomplete last line."""
         runs = layout.runs(self.root)
         names = sorted(
             os.listdir(runs) if os.path.isdir(runs) else (),
@@ -155,18 +155,18 @@ class SampleProject:
             return list(json.load(file)[kind])
 
     def read_log(self, path: str) -> str:
-        """What a program printed, on both of its streams."""
+        """The output of a program, on both streams."""
         paths = [os.path.join(self.root, f"{path}{end}") for end in ("", ".err")]
         found = self.read_records()
         return b"".join(found.get(one, b"") for one in paths).decode("utf-8", "replace")
 
     def read_printed(self) -> bytes:
-        """By all runs."""
+        """The output of all runs."""
         with open(self._printed, "rb") as file:
             return file.read()
 
     def read_records(self) -> dict[str, bytes]:
-        """Every file of ours, by its path."""
+        """All of ralphtool's files, by path."""
         found = {}
         for folder, _, names in os.walk(layout.folder(self.root)):
             for path in (os.path.join(folder, name) for name in names):
@@ -188,7 +188,7 @@ def _read_first_moment(folder: str) -> str:
 
 
 def _join(*parts: Mapping[str, Any]) -> Tables:
-    """The tables of all, with the later ones on top."""
+    """Merges tables; later ones take precedence."""
     joined: Tables = {}
     for part in parts:
         for name, table in part.items():
@@ -197,7 +197,7 @@ def _join(*parts: Mapping[str, Any]) -> Tables:
 
 
 def _spell(tables: Tables) -> str:
-    """As TOML: texts, numbers and lists of them are spelled as in JSON."""
+    """As TOML: strings, numbers and lists of them are written as in JSON."""
     lines = []
     for name, table in tables.items():
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in table.items())]

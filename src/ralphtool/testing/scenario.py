@@ -1,7 +1,7 @@
-"""What a scripted model does, turn by turn, whichever agent asks.
+"""What a scripted model does, turn by turn, for any agent.
 
-A scenario chooses a turn for a request. `script` makes one of a list: which turn it is, is told by how often the model
-has spoken in the conversation, so that a fresh conversation begins at the first, and a repeated request gets the same.
+A scenario chooses a turn for a request. `script` builds one from a list: the number of the model's messages in the
+conversation decides the turn, so a fresh conversation begins at the first, and a repeated request gets the same one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ _TITLE = re.compile(r"title generator|generate .{0,60}\btitle\b", re.IGNORECASE)
 
 
 class Request(Struct, frozen=True, kw_only=True):
-    """What an agent asked."""
+    """A request of an agent."""
 
     dialect: str
     model: str = ""
     system: str = ""
-    prompt: str  # all that the user's side said, tool results not included
-    step: int  # how often the model has spoken before
-    tools: tuple[str, ...] = ()  # that it may call
-    results: tuple[str, ...] = ()  # what the tools told, the last one last
+    prompt: str  # all texts of the user's side, without tool results
+    step: int  # the number of the model's earlier messages
+    tools: tuple[str, ...] = ()  # that the model may call
+    results: tuple[str, ...] = ()  # of tools, the latest one last
     stream: bool = True
     headers: dict[str, str] = {}
     body: dict[str, Any] = {}
@@ -38,66 +38,66 @@ class Request(Struct, frozen=True, kw_only=True):
 
     @property
     def promise(self) -> str:
-        """The promise that such a prompt asks for."""
+        """The promise that such a prompt requires."""
         return f"<promise>COMPLETE:{self.token}</promise>" if self.token else ""
 
     @property
     def asks_for_title(self) -> bool:
-        """Agents have their conversations named, beside the work, and at any moment of it."""
+        """Agents ask for a title of the conversation, besides the work, and at any time."""
         return not self.tools and _TITLE.search(self.system) is not None
 
 
 class Turn(Struct, frozen=True):
-    """What the model does when it is asked."""
+    """What the model does on a request."""
 
 
 class Say(Turn, frozen=True):
-    """It says something, and is done. `{promise}` and `{token}` stand for what the prompt asks for."""
+    """It says something, and is done. `{promise}` and `{token}` are replaced by those of the prompt."""
 
     text: str
 
 
 class Write(Turn, frozen=True):
-    """It writes a file, with whatever the agent has for that."""
+    """It writes a file, with the agent's tool for that."""
 
     path: str
     content: str
 
 
 class Run(Turn, frozen=True):
-    """It runs a command, with whatever the agent has for that."""
+    """It runs a command, with the agent's tool for that."""
 
     command: str
 
 
 class Mcp(Turn, frozen=True):
-    """It calls a tool of an MCP server, under whatever name the agent offers that."""
+    """It calls a tool of an MCP server, by the agent's name for it."""
 
     tool: str
     arguments: dict[str, Any] = {}
 
 
 class Call(Turn, frozen=True):
-    """It calls a tool by its very name."""
+    """It calls a tool by its exact name."""
 
     tool: str
     arguments: dict[str, Any] = {}
 
 
 class All(Turn, frozen=True):
-    """What several turns do, in one answer: agents without tools of their own ask only once."""
+    """Several turns in one answer: agents without tools ask only once."""
 
     turns: tuple[Turn, ...]
 
 
 class Hindrance(Turn, frozen=True, kw_only=True):
-    """Something that goes wrong, so often, or for ever, before the turn after it comes."""
+    """A failure that happens `times` times, or forever, before the next turn."""
 
     times: int | None = None
 
 
 class Fail(Hindrance, frozen=True, kw_only=True):
-    """The server answers with an error. `reset_in` is told in the dialect's own way, in seconds."""
+    """The server returns an error. `reset_in`, in seconds, is reported in the dialect's own way."""
 
     status: int
     message: str = ""
@@ -106,7 +106,7 @@ class Fail(Hindrance, frozen=True, kw_only=True):
 
 
 class TooLong(Hindrance, frozen=True, kw_only=True):
-    """The server answers that the conversation does not fit into the model's context."""
+    """The server returns the error that the conversation exceeds the model's context."""
 
 
 class Cut(Hindrance, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ class Cut(Hindrance, frozen=True, kw_only=True):
 
 
 class Silence(Hindrance, frozen=True, kw_only=True):
-    """The server takes the request and says nothing, until the other side, or the test, gives up."""
+    """The server accepts the request and never responds, until the other side, or the test, gives up."""
 
 
 class Drip(Turn, frozen=True):
@@ -130,7 +130,7 @@ Scenario = Callable[[Request], Turn]
 
 
 def script(*turns: Turn) -> Scenario:
-    """The turns, one after the other, in every conversation; a hindrance comes before the turn that follows it."""
+    """The turns, one after another, in every conversation; a hindrance comes before the turn that follows it."""
     used = [0] * len(turns)
 
     def choose(request: Request) -> Turn:

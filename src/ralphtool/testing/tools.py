@@ -1,4 +1,4 @@
-"""From what a scenario wants done to the tool that the agent at hand has for it."""
+"""Maps the turns of a scenario to the tools of the agent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ralphtool.testing.scenario import All, Call, Mcp, Request, Run, Say, Turn, 
 
 # The names of the arguments for the path and the content.
 _WRITERS = {"Write": ("file_path", "content"), "write_file": ("file_path", "content"), "write": ("filePath", "content")}
-# The name of the argument for the command, and what else is asked for: as much time as the agent allows, in
-# milliseconds. By itself codex goes on after 10 seconds, the others after 2 minutes, with the command half done.
+# The name of the argument for the command, and further arguments: as much time as the agent allows, in milliseconds.
+# By default codex continues after 10 seconds, the others after 2 minutes, with the command half done.
 _SHELLS: dict[str, tuple[str, dict[str, Any]]] = {
     "Bash": ("command", {"description": "a command of the script", "timeout": 600_000}),
     "exec_command": ("cmd", {"yield_time_ms": 30_000}),
@@ -21,7 +21,7 @@ _SHELLS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-# What mini-swe-agent wants to see printed at the end; it takes no answer without a command.
+# mini-swe-agent requires this output at the end; it accepts no answer without a command.
 _SUBMITS = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
@@ -51,7 +51,7 @@ def _join_answers(answers: list[Answer]) -> Answer:
 
 
 def _find_mcp_name(tool: str, request: Request) -> str:
-    """The name that fits best: agents put the server's before the tool's, with one line or two between them."""
+    """The best match: agents put the server's name before the tool's, with one or two underscores between them."""
     found = [name for end in (f"__{tool}", f"_{tool}") for name in request.tools if name.endswith(end)]
     return tool if tool in request.tools or not found else found[0]
 
@@ -77,7 +77,7 @@ def _answer_write(turn: Write, request: Request, root: str) -> Answer:
 
 
 def _build_edit_block(turn: Write, path: str) -> str:
-    """As aider reads it: what stands there now, and what shall."""
+    """In aider's format: the current content, and the new one."""
     before = ""
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:

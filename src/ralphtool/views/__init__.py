@@ -1,1 +1,1 @@
-"""What people see: terminal, full screen, report."""
+"""The views of a run: terminal, full screen, report, web page, OpenTelemetry."""

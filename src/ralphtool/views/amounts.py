@@ -28,13 +28,13 @@ def _join_units(large: int, unit: str, small: int, rest: str) -> str:
 
 
 def format_stopwatch(passed: float) -> str:
-    """As in `04:05`, `1:02:03`: a time that ticks, or that has passed since the start of a run."""
+    """As in `04:05`, `1:02:03`: a running clock, or the time since the start of a run."""
     minutes, second = divmod(int(max(0.0, min(passed, 1e9))), 60)
     return f"{minutes:02}:{second:02}" if minutes < 60 else f"{minutes // 60}:{minutes % 60:02}:{second:02}"
 
 
 def format_cost(dollars: float) -> str:
-    """As in `$1.23`; empty where nothing is known of a cost."""
+    """As in `$1.23`; empty if the cost is unknown."""
     return f"${dollars:,.2f}" if dollars >= 0.005 else "<$0.01" if dollars > 0 else ""
 
 
@@ -59,18 +59,18 @@ def format_utc(seconds: float) -> str:
 
 
 def format_day_and_time(seconds: float) -> str:
-    """As in `Sun 1 Mar 2026, 22:00 UTC`: where the reader is."""
+    """As in `Sun 1 Mar 2026, 22:00 UTC`, in local time."""
     local = _convert_to_local(seconds)
     return f"{local:%a} {local.day} {local:%b %Y, %H:%M %Z}"
 
 
 def format_time_of_day(seconds: float) -> str:
-    """As in `22:00`: where the reader is."""
+    """As in `22:00`, in local time."""
     return f"{_convert_to_local(seconds):%H:%M}"
 
 
 def format_recorded_time(moment: str) -> str:
-    """The time of a record as `2026-03-01 22:00`, where the reader is; empty for what is no time."""
+    """A recorded time as `2026-03-01 22:00`, in local time; empty if it can't be parsed."""
     from datetime import datetime
 
     try:

@@ -1,8 +1,8 @@
 """The symbol, the colour and the words of every state, for all views: terminal, full screen, report and web page.
 
 A colour has one name. It is a style of rich, and a variable of the same name in report/page.css; `build_css` joins the
-two. `dim` is for what needs no attention, and no colour at all means the colour of ordinary text.
-No imports but the cheapest: `ralphtool watch` has to start quickly.
+two. `dim` is for what needs no attention; no colour means the colour of ordinary text.
+Only the cheapest imports: `ralphtool watch` has to start quickly.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ COLOURS = ("green", "yellow", "red", "magenta", "cyan", "dim")
 
 class Look(NamedTuple):
     symbol: str
-    plain: str  # the symbol where a terminal can write ASCII only
+    plain: str  # the symbol for terminals with ASCII only
     colour: str
     words: str
 
     @property
     def mark(self) -> tuple[str, str]:
-        """The symbol that can be written here, with its style."""
+        """The symbol that this terminal can show, with its style."""
         return (self.symbol if can_write_unicode() else self.plain, self.colour)
 
     @property
@@ -61,7 +61,7 @@ PHASES = {"waiting": "waits to be merged", "merging": "being proven"}  # of a st
 
 
 def find_attempt_name(status: str) -> str:
-    """The name in ATTEMPTS of how an attempt ended: what was cut off or met an outage is `other`."""
+    """The name in ATTEMPTS of an attempt's ending: `other` if it was cut off or met an outage."""
     return status if status in ATTEMPTS else "other"
 
 

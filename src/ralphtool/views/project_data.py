@@ -1,4 +1,4 @@
-"""What the full screen and the web page show of changes, as values: read from specs, locks, records and questions."""
+"""The data that the full screen and the web page show about changes, from specs, locks, records and questions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 RECENT = 20  # runs that are listed
 _SLACK = 2.0  # seconds: notes are written to the history after the last event
-_NAMED = 90  # characters of a change's name that are in the names of its runs
+_NAMED = 90  # characters of a change's name in the ids of its runs
 _STATUS_TEXTS = {
     "running": "running",
     "paused": "paused",
@@ -43,7 +43,7 @@ _STATUS_TEXTS = {
 
 
 class ChangeItem(NamedTuple):
-    """One change of the list: how far it is, and what goes on with it."""
+    """One change of the list: its progress, and its status."""
 
     name: str
     ref: str
@@ -53,7 +53,7 @@ class ChangeItem(NamedTuple):
 
     @property
     def title(self) -> str:
-        """What people call it."""
+        """The title, or the name if there is none."""
         return self.overview.title or self.name
 
     @property
@@ -76,7 +76,7 @@ class ChangeItem(NamedTuple):
 
     @property
     def status(self) -> str:
-        """What goes on, in a few words."""
+        """The status in a few words."""
         parts = []
         if self.is_alive or (self.run and self.state in ("open", "unproven")):
             parts.append(_STATUS_TEXTS.get(self.run.state if self.run else "", ""))
@@ -95,14 +95,14 @@ class StoryDetails(NamedTuple):
 
 
 class ChangeDetails(NamedTuple):
-    """A change to be read."""
+    """The whole text of a change."""
 
     change: ChangeItem
     proposal: str
     design: str
     chapters: list[StoryDetails]
-    asked: list[questions.OpenQuestion]  # that nobody has answered yet
-    receipts: dict[str, Receipt]  # what the stories that are done rest on
+    asked: list[questions.OpenQuestion]  # not answered yet
+    receipts: dict[str, Receipt]  # of the stories that are done
 
     @property
     def waiting(self) -> set[str]:
@@ -137,7 +137,7 @@ def list_recent_runs(root: str) -> list[RunSummary]:
 
 
 def _read_runs(root: str, ids: Iterable[str]) -> Iterator[RunSummary]:
-    """A run that is removed meanwhile, or is none of ours, is left out."""
+    """Skips runs that are removed meanwhile, or can't be read."""
     for id in ids:
         try:
             yield runs.read_summary(root, id)
@@ -160,13 +160,13 @@ def _build_change(root: str, place: ChangeLocation, known: dict[str, list[str]],
 
 @contextmanager
 def open_spec(root: str, place: ChangeLocation) -> Iterator[Spec]:
-    """The spec as its branch has it; as the user's tree has it where there is no branch."""
+    """The spec on the change's branch; without a branch, the one in the user's tree."""
     with branch.open_spec(root, place.change, place.ref or None) as on_branch:
         yield on_branch or specs.open(root, place.change, place.ref or None)
 
 
 def read_details(root: str, change: str, ref: str) -> ChangeDetails:
-    """All that there is to read of a change."""
+    """The whole text of a change."""
     place = specs.ChangeLocation(change, ref)
     with open_spec(root, place) as spec:
         stories = spec.stories(locks.list_completed_tasks(root, change))
@@ -187,7 +187,7 @@ def find_change(root: str, name: str) -> ChangeItem:
 
 
 def begin_change(root: str, text: str) -> str:
-    """Makes a change with examples to replace, as `ralphtool new` does; tells its name."""
+    """Creates a change with examples to replace, as `ralphtool new` does; returns its name."""
     made = scaffold.plan(root, text)
     try:
         scaffold.write(made)
@@ -203,19 +203,19 @@ def read_tasks(root: str, change: str) -> dict[str, Sequence[Task]]:
 
 
 def is_done(root: str, change: str, story: str) -> bool:
-    """Whether a story is done by now, whatever an older record says."""
+    """Whether a story is done now, regardless of older records."""
     with open_spec(root, specs.ChangeLocation(change, "")) as spec:
         stories = spec.stories(locks.list_completed_tasks(root, change))
     return any(one.id == story and one.done for one in stories)
 
 
 def list_unanswered(root: str, change: str) -> list[questions.OpenQuestion]:
-    """The questions of a change that nobody has answered yet."""
+    """The unanswered questions of a change."""
     return [one for one in questions.list_open(root, change) if one.answer is None]
 
 
 def find_agent(root: str) -> str:
-    """The agent that a run would begin with."""
+    """The agent that a run would use first."""
     run = settings.load(root).run
     name = run.agent or next(iter(run.agents), None)
     if name is None:
@@ -224,7 +224,7 @@ def find_agent(root: str) -> str:
 
 
 def list_learnings(root: str, run: RunSummary) -> list[Learning]:
-    """What was learnt about a run's change while it went on."""
+    """The learnings about a run's change that were recorded during the run."""
     with open_spec(root, specs.ChangeLocation(run.change, "")) as spec:
         ids = {specs.prd_id(spec, story.id) for story in spec.stories()} | {specs.prd_id(spec, None)}
     return [one for one in History(root).learnings() if one.source_prd_id in ids and _is_within(one.created_at, run)]
@@ -237,9 +237,9 @@ def _is_within(moment: str, run: RunSummary) -> bool:
 
 
 def read_fingerprint(root: str, path: str | None = None) -> tuple[int, ...]:
-    """Changes whenever something has happened that a list of changes shows; costs next to nothing.
+    """Changes whenever a list of changes would look different; costs next to nothing.
 
-    With the path of a spec, also when that was written to.
+    With the path of a spec, also when the spec was written.
     """
     ralph = layout.folder(root)
     places = [os.path.join(ralph, name) for name in ("locks", "runs", "standing", "questions")]
@@ -249,7 +249,7 @@ def read_fingerprint(root: str, path: str | None = None) -> tuple[int, ...]:
 
 @cache
 def _list_change_folders() -> tuple[str, ...]:
-    """The folders in which a change appears when it is begun, whatever its format."""
+    """The folders in which new changes appear, in all formats."""
     places = [place for name in specs.names() for place in specs.adapter(name).places("PLAN")]
     return tuple(sorted({os.path.dirname(place) for place in places} | {""}))
 

@@ -1,6 +1,6 @@
-"""The receipt of a story as rows that every view shows: which tests, how many, what was suspected, what was run.
+"""The receipt of a story as rows that every view shows: which tests, how many, suspicions, commands.
 
-Test programs and agents wrote the names in it: `clean` makes each fit to be shown where it is shown.
+Its names come from test programs and agents: `clean` sanitizes each for the view.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     Clean = Callable[[str, int], str]
 
-_FEW = 3  # names that are shown; beyond them they are counted
+_FEW = 3  # names shown; the others are only counted
 _MOST_RUNS, _MOST_NOTES = 8, 5
 _NAME, _TEXT = 120, 300  # characters
 _KINDS = {
@@ -48,7 +48,7 @@ def describe_receipt(receipt: Receipt, clean: Clean = flatten) -> str:
 
 
 def list_rows(receipt: Receipt, clean: Clean = flatten) -> list[ReceiptRow]:
-    """What stands below that line."""
+    """The rows below that line."""
     return [ReceiptRow(label, text) for label, text in _list_pairs(receipt, clean) if text]
 
 
@@ -125,7 +125,7 @@ def _describe_run(run: ProofRun, clean: Clean) -> str:
 
 
 def _name_few(names: Sequence[str], clean: Clean, number: int = 0) -> str:
-    """The first names, and how many there are beyond them."""
+    """The first names, and the number of the others."""
     shown = [clean(one, _NAME) for one in names[:_FEW]]
     more = max(number, len(names)) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more and shown else "")

@@ -1,6 +1,6 @@
-"""A place on a worker where orders are carried out, one after another: a box with a session of its own.
+"""A place on a worker where orders are carried out, one after another: a box with its own session.
 
-It is what a lane is at home. It stays open between the orders of a change, so that it is set up once.
+It corresponds to a local lane. It stays open between the orders of a change, so that it is set up only once.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Bench:
 
     @property
     def folder(self) -> str:
-        """Of its records."""
+        """The folder of its records."""
         return layout.run(self._root, self._id)
 
     @property
@@ -82,13 +82,13 @@ class Bench:
             raise
 
     def _move_to(self, commit: str) -> None:
-        """The branch of the change is where the order wants it: a workspace begins from there."""
+        """Moves the branch of the change to where the order needs it: a workspace begins from there."""
         self.repository.ensure_identity()
         self.repository.set_head(commit)
         self.repository.set_refs({layout.BRANCHES + self.change: commit})
 
     def _enter_first_suitable(self, order: Order, log: Log, stop: Stop) -> None:
-        """A box, or else a worktree: tried with the real gates before they are believed, as at home."""
+        """Enters a box, or else a worktree: tested with the real gates before they are trusted, as in a local run."""
         found = Findings(self.repository, self._settings, order.assignment.gates, self.change)
         troubles: list[str] = []
         for choice in workspace_choice.list_choices(self._settings, self.repository, found):
@@ -142,7 +142,7 @@ class Bench:
 
     def close(self) -> None:
         self._stack.close()
-        files.clear(self.folder)  # whoever wants its records has them
+        files.clear(self.folder)  # its records were already sent
 
     # --- an order -----------------------------------------------------------------------------------
 
@@ -161,11 +161,11 @@ class Bench:
         return structs.replace(made, worker=worker, session=self._read_session() if order.kind == "work" else {})
 
     def _read_session(self) -> dict[str, Any]:
-        """What the agent has recorded. The loop does not know our secrets, and could not mask them."""
+        """What the agent has recorded. The loop does not know this machine's secrets, so it could not mask them."""
         return dict(secrets.mask(session.load(self._id), secrets.list_values()))
 
     def _begin_session(self, order: Order) -> None:
-        """A fresh one each time; by the time when it was created, the lock of the change knows it as its own."""
+        """A fresh one each time; it keeps its creation time, by which the lock of the change recognizes it."""
         with session.LockedSession(self._id) as held:
             created = held.state["created_at"]
             held.state.clear()
@@ -186,7 +186,7 @@ class Bench:
         return structs.replace(self._build_result(order), report=report)
 
     def _prove(self, order: Order, stop: Stop) -> Result:
-        """Where the agent has worked, what it installed is there; elsewhere the set-up is asked for it."""
+        """Where the agent worked, its packages are installed; elsewhere the setup must install them."""
         report, assignment = order.report, structs.replace(order.assignment, kept=None, cut_off=None)
         if report is None or order.work is None:
             raise AssertionError("there is nothing to prove")
@@ -205,8 +205,8 @@ class Bench:
         return structs.replace(self._build_result(order), report=made)
 
     def _measure_here(self, order: Order, assignment: Assignment, stop: Stop) -> Baseline | None:
-        """What is red before the work on this very machine, once something is red with it, and if that is something
-        else than where it was measured: a machine may lack a tool. The work is in its place afterwards."""
+        """The baseline on this machine, if it differs from the known one: a machine may lack a tool. Used once
+        something is red with the work, which is in place again afterwards."""
         known = order.report.baseline if order.report else None
         if self._own_baseline[0] != order.upon:
             found, _ = self._executor.find_baseline(structs.replace(assignment, baseline=None), stop)
@@ -247,5 +247,5 @@ class Bench:
 
 
 def _describe(order: Order) -> tuple[object, ...]:
-    """What a bench is opened for."""
+    """The values in which an order must match a bench."""
     return order.assignment.change, order.spec, order.settings, order.prd_ids, order.assignment.gates

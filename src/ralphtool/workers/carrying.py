@@ -1,4 +1,4 @@
-"""Carrying out an order: fetch it, do it, and push what came of it, once."""
+"""Carries out an order: fetches it, does it, and pushes the result, once."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from ralphtool.workers.pool import BenchPool
     from ralphtool.workspace.git import Repository
 
-_LONGEST_FILE = 16 << 20  # bytes of a file that travels; of a longer one, its end
-_AGAIN = 1.0  # seconds until a story may be begun again, when its worker was stopped
+_LONGEST_FILE = 16 << 20  # bytes of a file that is sent; of a longer one, only its end
+_AGAIN = 1.0  # seconds until a story may begin again after its worker was stopped
 
 
 class Carrier:
-    """What a worker does with the offers that it gets. `remote` is used instead of the loop's, if it is given."""
+    """Handles the offers that a worker gets. `remote` replaces the loop's remote, if given."""
 
     def __init__(self, home: str, worker: str, pool: BenchPool, remote: str = "") -> None:
         self._home = home
@@ -54,7 +54,7 @@ class Carrier:
         is_first = job.attempt == 1 and not offer.is_again
         with _explain_failures(f"it can't use the remote {clone.shown_url}: "):
             done = None if is_first else clone.find_result(offer) or _push_kept(clone, offer)
-            if done:  # a try before this one has pushed it and was lost then, or could not push it
+            if done:  # an earlier try pushed it and was then lost, or could not push it
                 return self._answer(offer, done)
             if self._worker in offer.avoid:
                 raise JobRefused("avoid", "it failed at this before")
@@ -103,14 +103,14 @@ class Carrier:
         with self._pool.lend(clone, order, job.must_end) as bench, Teller(bench, self._worker, job.beat) as teller:
             before = _list_versions(bench.folder)
             result = bench.carry_out(order, self._worker, job.must_end)
-            # Whatever there is of work is handed over. Half a proof is none: another worker begins it anew.
+            # Partial work is handed over. Half a proof is useless: another worker starts it again.
             if job.why_end == "lost" or (job.must_end() and order.kind != "work"):
                 raise JobEnded
             commit = self._commit(bench, order, self._explain_stop(job, result), teller.read_lines(), before)
             return _push(clone, offer, bench, commit)
 
     def _explain_stop(self, job: JobContext, result: Result) -> Result:
-        """A worker that is stopped hands over what there is, and somebody goes on from there: no attempt."""
+        """A stopped worker hands over its partial work, and another continues from there: not counted as an attempt."""
         report = result.report
         if job.why_end != "stopping" or report is None or report.ending != "stopped":
             return result
@@ -118,7 +118,7 @@ class Carrier:
         return structs.replace(result, report=_end_early(report, why))
 
     def _commit(self, bench: Bench, order: Order, result: Result, lines: bytes, before: dict[str, object]) -> str:
-        """The records of this order as files, and the work as a parent."""
+        """A commit with the records of this order as files, and the work as a parent."""
         report, repository = result.report, bench.repository
         has_work = order.kind == "work" and report is not None and report.tree
         parents = [bench.commit_work(str(report.tree), order.upon)] if has_work and report else []
@@ -153,7 +153,7 @@ def _push(clone: ProjectClone, offer: Offer, bench: Bench, commit: str) -> str:
 
 @contextmanager
 def _explain_failures(about: str = "") -> Iterator[None]:
-    """What a machine or its remote fails is told as that: another one may do better."""
+    """Reports failures of the machine or its remote as such: another machine may succeed."""
     try:
         yield
     except GitError as error:
@@ -165,7 +165,7 @@ def _explain_failures(about: str = "") -> Iterator[None]:
 
 
 def _list_versions(folder: str) -> dict[str, object]:
-    """The files of records, each with what tells that it was written since; the run's own are told otherwise."""
+    """The record files of iterations, each with a version that shows whether it was written since."""
     found: dict[str, object] = {}
     for path in list_plain(folder):
         info = os.stat(os.path.join(folder, path))

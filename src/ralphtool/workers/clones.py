@@ -1,4 +1,4 @@
-"""What a worker has of a project: one repository with all that was fetched, and folders that borrow from it."""
+"""A project on a worker: one repository with everything that was fetched, and folders that borrow from it."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class ProjectClone:
         return hide_login(self.url)
 
     def fetch(self, offer: Offer) -> Repository:
-        """Brings the order; returns the repository that has it."""
+        """Fetches the order; returns the repository that has it."""
         store = self._open_store()
         if Remote(store, self.url).fetch(offer.order) != offer.commit:
             raise GitError(f"{offer.order} is not {offer.commit[:10]}: the order was withdrawn, or replaced")
         return store
 
     def find_result(self, offer: Offer) -> str | None:
-        """What somebody has pushed for this order already."""
+        """The result that was already pushed for this order, if any."""
         return Remote(self._open_store(), self.url).fetch(offer.result)
 
     def push(self, offer: Offer, repository: Repository, commit: str) -> str:
-        """The first counts: who comes second takes what is there. What can't be pushed now is kept for a next try."""
+        """The first result counts, and is returned for later ones. If the push fails, the result is kept for later."""
         remote = Remote(repository, self.url)
         try:
             is_first = remote.push_new(offer.result, commit, upon={offer.order: offer.commit})
@@ -57,17 +57,17 @@ class ProjectClone:
         return commit if is_first else remote.fetch(offer.result) or commit
 
     def _keep(self, offer: Offer, repository: Repository, commit: str) -> None:
-        """In the store: the folder of a bench may be gone by then."""
+        """Keeps it in the store: the folder of a bench may be gone by then."""
         store, kept = self._open_store(), _name_kept(offer)
         if repository.common == store.common:
             return
-        with suppress(GitError, OSError):  # the disk may be full: then it is done again
+        with suppress(GitError, OSError):  # the disk may be full: then the work is done again
             repository.set_refs({kept: commit})
             Remote(store, repository.common).fetch(kept)
             repository.set_refs({kept: None})
 
     def push_kept(self, offer: Offer) -> str | None:
-        """What was done here for this order, and could not be pushed then: nobody does it a second time."""
+        """Pushes a result for this order that could not be pushed earlier, so that the work is not repeated."""
         store = self._open_store()
         commit = store.resolve(_name_kept(offer))
         if commit is None:
@@ -83,7 +83,7 @@ class ProjectClone:
             return _ensure_repository(place)
 
     def open_folder(self, change: str, number: int) -> Repository:
-        """A project's folder for one box, which has everything that was fetched, and no file of its own."""
+        """A project folder for one box, with access to everything that was fetched, and no files of its own."""
         store, place = self._open_store(), os.path.join(self.folder, _CHANGES, change, str(number))
         with files.FileLock(_make_lock(self.folder), make=True):
             made = _ensure_repository(place)
@@ -101,13 +101,13 @@ def list_folders(clone: str) -> list[str]:
 
 
 def shrink(clone: str) -> None:
-    """Removes what nobody needs any more. No bench is open: those that were not used for a while go."""
+    """Removes what is no longer needed, such as benches that were not used for a while. No bench may be open."""
     for place in list_folders(clone):
         if time.time() - os.stat(layout.folder(place)).st_mtime > _UNUSED:
             files.clear(place)
     store = _ensure_repository(os.path.join(clone, "store"))
     store.set_refs(dict.fromkeys(store.refs(layout.ORDERS, layout.RESULTS)))
-    if not list_folders(clone):  # else they may borrow what no ref of the store names
+    if not list_folders(clone):  # otherwise they may borrow objects that no ref of the store names
         store.run("gc", "--quiet", "--prune=now", own_index=False)
 
 

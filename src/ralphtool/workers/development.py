@@ -25,7 +25,7 @@ _END = 30.0  # seconds that a worker has to hand over its work
 
 @contextmanager
 def start(settings: ExecutorSettings, slots: int, home: str) -> Iterator[str]:
-    """Returns the address of the server when the workers are ready. All of it ends with the block."""
+    """Yields the address of the server when the workers are ready. Everything ends with the block."""
     with ExitStack() as stack:
         place = home or stack.enter_context(tempfile.TemporaryDirectory(prefix="ralphtool-dev-"))
         os.makedirs(place, exist_ok=True)
@@ -40,7 +40,7 @@ def start(settings: ExecutorSettings, slots: int, home: str) -> Iterator[str]:
 
 
 def _find_port(address: str) -> int:
-    """The usual one, so that a run needs no setting; any other if somebody has it already."""
+    """The usual port, so that a run needs no setting; any other if it is in use."""
     port = int(address.rpartition(":")[2]) if is_loopback(address) else 0
     with socket.socket() as trial:
         trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -57,7 +57,7 @@ def _start_worker(address: str, queue: str, slots: int, name: str, place: str) -
         [sys.executable, "-I", "-m", "ralphtool", *words, "--home", os.path.join(place, name)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        start_new_session=True,  # a Ctrl-C of the terminal is for us to answer
+        start_new_session=True,  # this process answers a Ctrl-C in the terminal
     )
 
 

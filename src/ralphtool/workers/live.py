@@ -1,4 +1,4 @@
-"""What a worker tells while an order is carried out: the end of its record, twice a second."""
+"""Reports from a worker while it carries out an order: the end of its record, twice a second."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MOST = 32 << 10  # bytes of events in a heartbeat
 
 
 class Teller:
-    """Sends the events that are written while the block runs; `lines` has all of them afterwards."""
+    """Sends the events that are written while the block runs; `read_lines` returns all of them."""
 
     def __init__(self, bench: Bench, worker: str, beat: Callable[[bytes], None]) -> None:
         self._bench = bench
@@ -47,14 +47,14 @@ class Teller:
                 return
 
     def _read_end(self) -> tuple[int, bytes]:
-        """The last lines that are whole, and where they begin in what was written since the start."""
+        """The last complete lines, and their offset from the start of the order."""
         begin = max(self._start, _size_of(self._bench.events) - _MOST)
         data = self._read_from(begin)
         first = data.find(b"\n") + 1 if begin > self._start else 0
         return begin - self._start + first, data[first : data.rfind(b"\n") + 1]
 
     def read_lines(self) -> bytes:
-        """All that was written since the start."""
+        """Everything that was written since the start."""
         return self._read_from(self._start)
 
     def _read_from(self, place: int) -> bytes:

@@ -25,14 +25,14 @@ _FINDINGS = "workspaces.json"
 class BenchPool:
     def __init__(self, most: int) -> None:
         self._most = most
-        self._idle: list[tuple[str, Bench]] = []  # by project, the one that was used last at the end
+        self._idle: list[tuple[str, Bench]] = []  # with their projects, the last used one at the end
         self._numbers: set[int] = set()
         self._lock = threading.Lock()
-        self._opening = threading.Lock()  # the first finds out what the others need not
+        self._opening = threading.Lock()  # the first finds out what the others then know
 
     @contextmanager
     def lend(self, clone: ProjectClone, order: Order, stop: Callable[[], bool]) -> Iterator[Bench]:
-        """A bench for an order. One that has failed is not used again."""
+        """A bench for an order. A bench that failed is not used again."""
         bench = self._take(clone, order) or self._open(clone, order, stop)
         try:
             yield bench
@@ -42,11 +42,11 @@ class BenchPool:
         self._give_back(clone, bench)
 
     def _take(self, clone: ProjectClone, order: Order) -> Bench | None:
-        """The one that has the work already, if it is free; else one whose work is proven, or was used longest ago."""
+        """The free bench that already has the work, else one whose work is proven, or that was used longest ago."""
         with self._lock:
             fitting = [one for project, one in self._idle if project == clone.folder and one.fits(order)]
             own = [one for one in fitting if one.token == order.assignment.token]
-            # What another one holds will be wanted soon, to be proven: rather one more, while there may be.
+            # Work on another bench must be proven soon: so open one more, as long as the limit allows.
             others = fitting if len(self._numbers) >= self._most else []
             bench = next(iter([*own, *(one for one in fitting if not one.awaits_proof), *others]), None)
             self._idle = [(project, one) for project, one in self._idle if one is not bench]

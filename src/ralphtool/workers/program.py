@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ralphtool.settings.executor import ExecutorSettings
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_SPARE = 2  # benches beside those that agents work on: what waits to be proven keeps its own
+_SPARE = 2  # benches besides those that agents work on: work that waits to be proven keeps its bench
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
@@ -35,11 +35,11 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     name: str
     slots: int
     home: str
-    remote: str = ""  # instead of the one that an order names
+    remote: str = ""  # replaces the one that an offer names
 
 
 def find_name(given: str) -> str:
-    """A name by which people know the machine."""
+    """A name by which people recognize the machine."""
     name = given or re.sub(r"[^A-Za-z0-9._-]+", "-", platform.node()).strip("-.") or "worker"
     if not _NAME.fullmatch(name):
         raise InvalidValue("a worker's name may have letters, digits, dots and dashes, at most 64 characters")
@@ -52,7 +52,7 @@ def find_home(given: str, name: str) -> str:
 
 
 def run_worker(options: WorkerOptions, ready: Callable[[], None], stop: threading.Event) -> None:
-    """Carries out orders until somebody stops it."""
+    """Carries out orders until it is stopped."""
     with _hold_home(options):
         _clean_up(options.home)
         pool = BenchPool(options.slots + _SPARE)
@@ -72,7 +72,7 @@ def run_worker(options: WorkerOptions, ready: Callable[[], None], stop: threadin
 
 @contextmanager
 def stop_by_signals() -> Iterator[threading.Event]:
-    """Ctrl-C, a closed terminal and a polite kill: no new work, and what runs is handed over."""
+    """On Ctrl-C, a closed terminal or SIGTERM: no new work, and running work is handed over."""
     stop = threading.Event()
     before = {
         number: signal.signal(number, lambda *given: stop.set())
@@ -101,10 +101,10 @@ def _hold_home(options: WorkerOptions) -> Iterator[None]:
 
 
 def _clean_up(home: str) -> None:
-    """What a worker that was killed has left: its processes end, and its locks are given up."""
+    """Cleans up after a killed worker: ends its processes, and releases its locks."""
     for place in list_clones(home):
         for folder in list_folders(place):
-            with suppress(RalphError, OSError):  # whatever is wrong there is told when the folder is used again
+            with suppress(RalphError, OSError):  # errors there are reported when the folder is used again
                 recover(folder)
                 files.clear(layout.runs(folder))
         with suppress(RalphError, OSError):

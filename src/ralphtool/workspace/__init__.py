@@ -1,7 +1,7 @@
-"""Where an iteration works: the user's own tree, a worktree of its own, or a plain folder without git.
+"""Where an iteration works: the user's own tree, a separate worktree, or a plain folder without git.
 
-A workspace can be put into a state, and its state can be taken down as a tree; commits and refs are made of trees.
-The loop knows nothing else of git.
+A workspace can be put into a state, and its state can be saved as a tree; commits and refs are made from trees.
+The loop knows nothing else about git.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _TEXTS = {
 
 
 def describe(kind: str) -> str:
-    """Where a run works, as a line for people; empty for what no run works in."""
+    """Where a run works, as a line for people; empty for other kinds."""
     return _TEXTS.get(kind, "")
 
 
 class Workspace(Protocol):
-    """What the loop asks of the place where an iteration works."""
+    """What the loop requires of the place where an iteration works."""
 
-    root: str  # the project's folder in there
+    root: str  # the project's folder in it
     shown_root: str  # the same, as programs see it
     branch: str | None
 
@@ -46,11 +46,11 @@ class Workspace(Protocol):
 
     @property
     def tree(self) -> str | None:
-        """What the iteration began with."""
+        """The tree that the iteration began with."""
         ...
 
     def write_spec_at_start(self, folder: str, ref: str) -> bool:
-        """Writes the spec as its user had it, when a run last looked, into a folder; False where nobody knows."""
+        """Writes the spec, as the user had it when a run last looked, into a folder; False if that is unknown."""
         ...
 
     def has_edited_plan(self, ref: str) -> bool:
@@ -58,14 +58,14 @@ class Workspace(Protocol):
         ...
 
     def merge_users_plan(self, ref: str) -> MergedPlan | None:
-        """The plan as the user has it now with what the branch has done; None where nothing was edited.
+        """The user's present plan with the branch's progress; None if nothing was edited.
 
-        Raises UnusablePlan where the user's plan can't be used as it is now.
+        Raises UnusablePlan if the user's plan can't be used as it is now.
         """
         ...
 
     def publish_plan(self, merged: MergedPlan, message: str, seen: str) -> str:
-        """Makes it the last checkpoint, and notes the user's own version with the message `seen`; tells that commit."""
+        """Makes it the last checkpoint; commits the user's own version with the message `seen`, and returns that."""
         ...
 
     def read_plan_message(self) -> tuple[str, str]:
@@ -74,32 +74,32 @@ class Workspace(Protocol):
 
     @property
     def needs_setup(self) -> bool:
-        """Whether the set-up commands have never run to their end there."""
+        """Whether the setup commands have never completed there."""
         ...
 
     def mark_set_up(self) -> None: ...
 
     def mark_dirty(self) -> None:
-        """Commands of ours have run since it was put into a state, and may have left files."""
+        """Commands of ralphtool have run since it was put into a state, and may have left files."""
         ...
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
-        """Makes it ours; `own_files` are those of the change. Tells what is worth telling."""
+        """Takes it for the run; `own_files` are those of the change. Returns notices."""
         ...
 
     def close(self) -> None:
-        """Gives it back as it was."""
+        """Restores it as it was."""
         ...
 
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
-        """Puts it into the state to work on: the last checkpoint, and what was `kept` on top. Tells what went wrong.
+        """Puts it into the state to work on: the last checkpoint with the `kept` work on top. Returns an error, if any.
 
-        What was `cut_off` is put on top too, but counts as done in this iteration: nobody has looked at it yet.
+        The `cut_off` work is put on top too, but counts as done in this iteration: it was not judged yet.
         """
         ...
 
     def take(self) -> WorkspaceSnapshot:
-        """What is there now, and how it differs from what the iteration began with."""
+        """The current state, and how it differs from the one that the iteration began with."""
         ...
 
     @property
@@ -119,28 +119,28 @@ class Workspace(Protocol):
         ...
 
     def list_files(self) -> list[str]:
-        """The files of the last checkpoint that are below `root`, as seen from there."""
+        """The files of the last checkpoint below `root`, relative to it."""
         ...
 
     def read_checkpoint(self, paths: Sequence[str]) -> Mapping[str, bytes]:
-        """Those of some files that the last checkpoint has."""
+        """The contents of those files that the last checkpoint has."""
         ...
 
     def grep_checkpoint(self, word: str) -> Sequence[str]:
-        """The files of the last checkpoint that hold a word."""
+        """The files of the last checkpoint that contain a word."""
         ...
 
     def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
-        """Whether the last checkpoint is a tree, but for files of the change itself."""
+        """Whether the last checkpoint equals a tree, except for files of the change itself."""
         ...
 
     def clean_up(self) -> list[str]:
-        """Removes what gates have left; returns the files that git ignores and that they made or changed."""
+        """Removes files that gates left; returns the ignored files that they created or changed."""
         ...
 
     def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> None:
         """Puts a mixture in place: the work, but with some changed paths as at the last checkpoint, and some files
-        with other contents. `compare` comes first."""
+        with other contents. Call `compare` first."""
         ...
 
     def show_work(self, tree: str) -> None:
@@ -148,23 +148,23 @@ class Workspace(Protocol):
         ...
 
     def protect(self, tree: str, story: str, entry: str) -> None:
-        """Keeps the tree of an iteration by a ref while others are shown, until the next one begins."""
+        """Keeps the tree of an iteration in a ref while other trees are in place, until the next one begins."""
         ...
 
     def take_protected(self, run: str) -> list[ProtectedWork]:
-        """The work of iterations that were killed meanwhile; refs of `run` keep it from here on."""
+        """The work of iterations that were killed during that; refs of `run` keep it from here on."""
         ...
 
     def mark_attempt(self) -> None:
-        """An attempt begins: files that git ignores and that change from here on are its own."""
+        """An attempt begins: ignored files that change from here on belong to it."""
         ...
 
     def find_dirty_submodules(self) -> list[str]:
-        """Submodules with files that no commit of theirs has: no commit here can have them either."""
+        """Submodules with uncommitted files: no commit here can contain those."""
         ...
 
     def find_ignored_changes(self) -> list[str]:
-        """Those files, as git names them."""
+        """The ignored files that changed since `mark_attempt`, as git names them."""
         ...
 
     def set_ignored_aside(self, paths: Sequence[str]) -> None: ...
@@ -172,50 +172,50 @@ class Workspace(Protocol):
     def put_ignored_back(self) -> None: ...
 
     def set_environments_aside(self, paths: Sequence[str]) -> None:
-        """Whole folders of installed packages, so that they can be made anew."""
+        """Sets whole folders of installed packages aside, so that they can be created anew."""
         ...
 
     def put_environments_back(self, *, keep_new: bool) -> None:
-        """Puts them in place of what was made meanwhile; `keep_new` leaves that, and removes those."""
+        """Restores them in place of the new ones; `keep_new` keeps the new ones and removes the old ones."""
         ...
 
     def add(self, paths: Sequence[str]) -> str | None:
-        """Takes these files into the tree that was taken last; tells the new one."""
+        """Adds these files to the tree that was taken last; returns the new tree."""
         ...
 
     def commit(self, tree: str | None, message: str) -> str | None:
-        """A commit of a tree upon the last checkpoint; nothing points to it yet."""
+        """A commit of a tree on top of the last checkpoint; nothing points to it yet."""
         ...
 
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
-        """Keeps an attempt. With a `tree`, its commit is the last checkpoint from here on, for a `story` perhaps.
+        """Keeps an attempt. With a `tree`, its commit becomes the last checkpoint, possibly of a `story`.
 
-        Doing it again changes nothing.
+        Repeating it changes nothing.
         """
         ...
 
     def checkpoints(self) -> dict[str, str]:
-        """The stories that have one, and its commit."""
+        """The stories that have a checkpoint, and its commit."""
         ...
 
     def follow_branch(self) -> str:
-        """Between two stories: takes in what the user committed to the branch. Returns what to tell them."""
+        """Between two stories: includes the user's commits on the branch. Returns a notice about them."""
         ...
 
     def follows(self, commit: str) -> bool:
-        """Whether a commit was made upon the last checkpoint, or is in it."""
+        """Whether a commit is based on the last checkpoint, or is part of it."""
         ...
 
     def merge_attempt(self, entry: str, ref: str) -> str:
-        """The tree of a kept attempt upon the last checkpoint. `ref` says where the spec is."""
+        """The tree of a kept attempt on top of the last checkpoint. `ref` says where the spec is."""
         ...
 
     def revert(self, story: str, ref: str) -> RevertedTree:
-        """The tree of the last checkpoint without a story's work, and without later work that does not fit then."""
+        """The tree of the last checkpoint without a story's work, and without later work that then conflicts."""
         ...
 
     def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
-        """A tree with its spec edited; the last checkpoint's spec where the tree has none that can be read."""
+        """A tree with its spec edited; with the last checkpoint's spec if the tree has no readable one."""
         ...
 
     def list_changed(self, tree: str) -> list[str]:
@@ -223,22 +223,22 @@ class Workspace(Protocol):
         ...
 
     def check_publish(self, tree: str) -> None:
-        """Raises an error where the branch could not move to a tree."""
+        """Raises an error if the branch could not move to a tree."""
         ...
 
     def drop_checkpoints(self, stories: Sequence[str]) -> None:
-        """The stories that are done no longer."""
+        """Forgets the checkpoints of stories that are no longer done."""
         ...
 
     def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
-        """Keeps the work of an iteration that is no attempt; tells the ref, if there is any work. `known` is the ref of
-        what was there when the iteration began, if that was cut off as well."""
+        """Keeps the work of an iteration that does not count as an attempt; returns the ref, if there is any work.
+        `known` is the ref of the work that the iteration began with, if that was interrupted too."""
         ...
 
 
 def make(project: str, change: str, kind: str, must_end: Callable[[], bool] = lambda: False) -> Workspace:
-    """`must_end` says whether somebody wants the run to end: nothing waits long for a git command then."""
-    # Imported here: those who only look at a branch load none of this, and a run only what it works with.
+    """`must_end` returns whether the run must end: then nothing waits long for a git command."""
+    # Imported here: commands that only read a branch load none of this, and a run only the kind that it uses.
     from ralphtool.workspace.git import Repository
 
     repository = Repository.find(project)

@@ -34,7 +34,7 @@ _MOST_IN_FILE = 1 << 30  # bytes
 
 
 class Box(Worktree):
-    """A working tree of its own, with the user's installed environments, for a sandbox to show in place of theirs."""
+    """A separate working tree, with the user's installed environments, that a sandbox shows in place of theirs."""
 
     def __init__(
         self,
@@ -48,23 +48,23 @@ class Box(Worktree):
         self.shown_root = project  # where programs see `root`
         self.top = repository.top
         self._folders: list[BoxFolder] = []
-        self._dropped: set[str] = set()  # those that git does not ignore any more
+        self._dropped: set[str] = set()  # those that git no longer ignores
         self._uppers: dict[str, str] = {}
         self._submodules: list[str] = []
         self._files_to_copy: list[str] = []
         self._unreadable: list[str] = []
         self._agent_home: AgentHome | None = None
-        self._merged = ""  # what to tell the user about commits of theirs
+        self._merged = ""  # the notice about the user's own commits
         self._store = os.path.join(layout.in_git(repository.common), "boxes", self.slot_name)
-        self._is_attempt = True  # what programs write is an attempt's; else that of a checkpoint, which is proven
-        self._ignored_at_home: list[str] | None = None  # what git ignores in the user's tree; None: to be looked for
-        self._lent: tuple[object, ...] = ()  # what the git folder of programs is known to be; empty: anything
-        self._has_run = True  # a program, since what git ignores was looked at; or one of a run that was killed
+        self._is_attempt = True  # programs write for an attempt; otherwise for a checkpoint, which is proven
+        self._ignored_at_home: list[str] | None = None  # what git ignores in the user's tree; None: not listed yet
+        self._lent: tuple[object, ...] = ()  # the known state of the programs' git folder; empty: unknown
+        self._has_run = True  # a program, since ignored files were last listed, or in a killed run
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         told = super().open(run, own_files)
         self._make_usable()
-        told.pop()  # the path of the worktree is nobody's business but ours
+        told.pop()  # the worktree's path is internal
         if self._unreadable:
             told.append(describe_unreadable(self._unreadable))
         if fixed := [one.path for one in self._folders if not one.store]:
@@ -77,8 +77,8 @@ class Box(Worktree):
         self._lend_index()
 
     def open_beside(self, first: Box) -> None:
-        """Opens one more in a run that has its first. What is the same for all of them is not found out again: eight
-        boxes would take as long as the work of eight stories."""
+        """Opens another box of a run. What all of them have in common is not looked up again: for eight boxes, that
+        would take as long as the work of eight stories."""
         if os.path.lexists(self.place):
             self.open(self.change, ())
             return
@@ -88,11 +88,11 @@ class Box(Worktree):
         self.rest()  # until a story begins here
         self._fill_new()
         self._make_usable()
-        self._has_run = bool(self._folders)  # else there is nothing that git could ignore
+        self._has_run = bool(self._folders)  # otherwise there is nothing that git could ignore
 
     def _find_ignored(self) -> IgnoredFiles:
         if self.is_new:
-            layers.remove_folder(self._store)  # it has to be set up again
+            layers.remove_folder(self._store)  # it must be set up again
         if self._ignored_at_home is None:
             self._ignored_at_home = self._list_ignored()
         known = layers.find_ignored(self._ignored_at_home, Paths([self.ours]).cover, is_home=self._is_in_home)
@@ -114,7 +114,7 @@ class Box(Worktree):
         return layers.build_folder(self.top, path, store, source=source, with_overlay=self._has_overlay)
 
     def _list_made(self, known: Collection[str]) -> list[BoxFolder]:
-        """Folders that the user has not, and the set-up has made."""
+        """Folders that only the setup created, not the user."""
         made = os.path.join(self._store, "made")
         names = map(layers.unquote, os.listdir(made) if os.path.isdir(made) else ())
         return [self._build_folder(path, self._make_nothing()) for path in names if path not in known]
@@ -127,7 +127,7 @@ class Box(Worktree):
 
     @property
     def _is_in_home(self) -> bool:
-        """Whether the repository is a home, or one is below it."""
+        """Whether the repository is the user's home, or contains it."""
         top, home = os.path.realpath(self.top), find_home()
         return top == home or beneath.is_below(home, top)
 
@@ -136,14 +136,14 @@ class Box(Worktree):
         return layers.can_overlay(self._store)
 
     def show_agents_files(self, needs: Sequence[str], logins: Sequence[str]) -> AgentHome:
-        """What agents keep for themselves, anew for each attempt."""
+        """The agents' own files, renewed for each attempt."""
         has_overlay = self._has_overlay if needs else False
         self._agent_home = AgentHome(needs, logins, os.path.join(self._store, "home"), with_overlay=has_overlay)
         self._agent_home.renew()
         return self._agent_home
 
     def _list_submodules(self) -> list[str]:
-        """Those that the user has checked out as the last checkpoint wants them."""
+        """The submodules that the user has checked out at the commit that the last checkpoint names."""
         if not os.path.isfile(os.path.join(self.top, ".gitmodules")):
             return []
         registered = submodules.list_registered(self.home)
@@ -156,7 +156,7 @@ class Box(Worktree):
         return [path for path, commit in wanted.items() if submodules.read_head(self.home, path) == commit]
 
     def _hide_submodule_links(self) -> None:
-        """Its `.git` leads to a place that the box does not have: without it, git takes a submodule for empty."""
+        """A submodule's `.git` names a folder that is not in the box: without it, git treats the submodule as empty."""
         for folder in self._folders:
             if folder.path in self._submodules:
                 layers.hide(folder.base, ".git")
@@ -166,7 +166,7 @@ class Box(Worktree):
         return self.home.list_items("ls-files", "-z", *options, "--", ":/", own_index=False)
 
     def _make_mount_points(self) -> None:
-        """A file or a folder has to be there for something to be shown in its place."""
+        """A file or folder must exist for something to be mounted in its place."""
         for folder in self._list_shown():
             beneath.make_folder(self.place, folder.path)
         beneath.make_folder(self.place, self.ours)
@@ -188,7 +188,7 @@ class Box(Worktree):
         super()._use_prepared(repository)
         self.protected_git.is_out_of_reach = True
 
-    # --- what programs are shown, each time that one starts ----------------------------------------
+    # --- what programs see, each time one starts ---------------------------------------------------
 
     def list_layers(self) -> list[Layer]:
         self._has_run, self._lent = True, ()
@@ -198,8 +198,8 @@ class Box(Worktree):
         return [one for one in self._folders if one.path not in self._dropped]
 
     def find_cache(self, purpose: str) -> Layer | str:
-        """Agents have a cache of their own. What the gates of an attempt write goes over that of the checkpoints, and
-        away with the attempt: its code could leave something there for the next one."""
+        """Agents have a separate cache. The gates of an attempt write to a layer over the checkpoints' cache, which is
+        removed with the attempt: its code could leave something there for the next one."""
         folder = os.path.join(self._store, "caches", purpose)
         layers.make_usable(folder)
         if purpose == "agent" or not self._is_attempt:
@@ -235,12 +235,12 @@ class Box(Worktree):
         return trouble
 
     def _detach(self) -> None:
-        """Nobody but us moves HEAD, and what it is at is always there. The branch is free for its user."""
+        """Only ralphtool moves HEAD, and its commit always exists. The user may use the branch."""
         replace_changed(os.path.join(self.repository.gitdir, "HEAD"), f"{self.tip}\n".encode())
         files.clear(os.path.join(self.repository.gitdir, "logs"))
 
     def _lend_index(self) -> None:
-        """Unless it is lent already, and no program has run since: who looks for the next story asks for it often."""
+        """Does nothing if it is already lent and no program has run since: picking a story calls this often."""
         lent = (self.tip, *read_state(self.repository.index))
         if lent != self._lent:
             self._private_git.drop_objects()
@@ -250,17 +250,17 @@ class Box(Worktree):
     def show_upon(self, tip: str, tree: str) -> None:
         super().show_upon(tip, tree)
         self._detach()
-        self._dropped = self._find_unignored()  # others may have files where this one had ignored ones
+        self._dropped = self._find_unignored()  # other stories may have files where this one had ignored ones
         self._make_mount_points()
 
     def move_upon(self, tip: str) -> None:
-        """The same files, upon a commit with the same tree as the one before."""
+        """Keeps the files, and moves to another commit with the same tree."""
         self.catch_up(tip)
         self._lend_index()
         self._detach()
 
     def rest(self) -> None:
-        """What is here is committed: after a kill it is not taken for unfinished work."""
+        """The files here are committed: after a kill they don't count as unfinished work."""
         with open(self._rest_path, "wb"):
             pass
 
@@ -274,17 +274,17 @@ class Box(Worktree):
 
     def take(self) -> WorkspaceSnapshot:
         taken = super().take()
-        self._private_git.renew(self.tip)  # what the agent did to it is not there for the gates
+        self._private_git.renew(self.tip)  # the gates must not see what the agent did to it
         return taken
 
-    # --- the branch, which is its user's too ------------------------------------------------------
+    # --- the branch, which the user may change too ------------------------------------------------
 
     @property
     def _shared_branch(self) -> SharedBranch:
         return SharedBranch(self.repository, self.ref, self.change, self._must_end)
 
     def _undo_branch_moves(self) -> None:
-        """None of them is an agent's: refs are out of its reach."""
+        """No move can be an agent's: it can't reach refs."""
 
     def follow_branch(self) -> str:
         try:
@@ -306,7 +306,7 @@ class Box(Worktree):
         made = self.tip
         if made == old:
             return
-        self._follow(old)  # until the branch is there
+        self._follow(old)  # until the branch has moved
         try:
             moved = self._shared_branch.move(old, made)
         except BranchConflict as error:
@@ -325,7 +325,7 @@ class Box(Worktree):
     # --- what git ignores -------------------------------------------------------------------------
 
     def _settle_ignored(self) -> None:
-        """What an attempt left goes. What the set-up made, or the gates of a checkpoint, stays, out of its reach."""
+        """Removes what an attempt left. Files from the setup and the gates of a checkpoint are kept out of reach."""
         self._prepare_look()
         self._has_run = False
         covered = Paths([self.ours, *(one.path for one in self._folders)])
@@ -352,7 +352,7 @@ class Box(Worktree):
         self._uppers[path] = folder.upper
 
     def _find_unignored(self) -> set[str]:
-        """Folders with a layer that the tree has, or may have, files in: a layer would cover those."""
+        """Folders with a layer in which the tree has, or may have, files: a layer would hide those."""
         if not self._folders:
             return set()
         self._make_mount_points()
@@ -360,7 +360,7 @@ class Box(Worktree):
         return {one.path for one in self._folders if one.path not in self._submodules and not ignored.cover(one.path)}
 
     def _bring_in_unignored(self) -> None:
-        """The files of an attempt in a folder that it stopped to ignore are a part of its work."""
+        """An attempt's files in a folder that it stopped ignoring are part of its work."""
         found = self._find_unignored() - self._dropped
         for folder in self._folders:
             for path in layers.list_written(folder.upper) if folder.upper and folder.path in found else ():
@@ -368,7 +368,7 @@ class Box(Worktree):
         self._dropped |= found
 
     def _snapshot(self, before: str) -> tuple[str, list[ChangedFile]]:
-        """Takes everything down but what is in submodules: git would go there, and run the filters that it finds."""
+        """Saves everything except the contents of submodules: git would enter them, and run the filters there."""
         self._prepare_look()
         self._bring_in_unignored()
         self._refuse_huge()
@@ -380,18 +380,18 @@ class Box(Worktree):
             self._spared = spared
 
     def _list_entered(self) -> list[str]:
-        """The submodules and embedded repositories of our index that have a folder with something in it."""
+        """The submodules and embedded repositories in the separate index whose folder is not empty."""
         rows = self.repository.list_items("ls-files", "-z", "--stage", "--full-name", "--", ":/")
         paths = [row.partition("\t")[2] for row in rows if row.startswith(SUBMODULE)]
         return [path for path in paths if _has_entries(os.path.join(self.place, path))]
 
     def find_dirty_submodules(self) -> list[str]:
-        """Those that an attempt changed, or filled: a box has their files in a layer, and the worktree has none."""
+        """The submodules that an attempt changed or filled: a box has their files in a layer, not in the worktree."""
         changed = [one.path for one in self._folders if one.path in self._submodules and _has_entries(one.upper)]
         return [*self._list_entered(), *changed]
 
     def _refuse_huge(self) -> None:
-        """A file of a terabyte costs nothing to make, and an hour to read."""
+        """A file of a terabyte is created in no time, but takes an hour to read."""
         options = ("--others", "--modified", "--exclude-standard", "--full-name")
         for path in self.repository.list_items("ls-files", "-z", *options, "--", ":/"):
             full = os.path.join(self.place, path)

@@ -1,4 +1,4 @@
-"""A change as its branch has it: ticks and learnings of a run are commits there, and not yet in the user's tree."""
+"""A change as its branch has it: ticks and learnings of a run are commits there, but not yet in the user's tree."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
 
-_HELD_IN = (layout.BRANCHES, "reftable")  # where a repository's folder has branches of ours, if not in its packed refs
+_HELD_IN = (layout.BRANCHES, "reftable")  # where a `.git` folder has ralphtool's branches, if not packed
 
 
 def may_exist(root: str) -> bool:
-    """Whether there can be branches of changes, found without asking git."""
+    """Whether there can be branches of changes, checked without git."""
     git = _dot_git(root)
     if git is None:
         return False
     if not os.path.isdir(git):
-        return True  # in a linked working tree it is a file, and the branches are elsewhere
+        return True  # in a linked worktree it is a file, and the branches are elsewhere
     return any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN) or _is_packed(git)
 
 
@@ -37,22 +37,22 @@ def _is_packed(git: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # git will say what is wrong with it
+        return True  # git will report the error
 
 
 def _find_repository(root: str) -> Repository | None:
-    """Git is only asked where it can have such branches: most lists of changes need none."""
+    """Git is started only if such branches may exist: most lists of changes don't need it."""
     return _open_repository(root) if may_exist(root) else None
 
 
 def _dot_git(root: str) -> str | None:
-    """The `.git` of the repository around a folder: its folder, or a file that names it."""
+    """The `.git` of the repository around a folder: a folder, or a file that names it."""
     known = (os.path.join(folder, ".git") for folder in project.list_parents(os.path.abspath(root)))
     return next((git for git in known if os.path.exists(git)), None)
 
 
 def git_folder(root: str) -> str | None:
-    """Where git keeps what belongs to the working tree around a folder, found without asking git."""
+    """The git folder of the working tree around a folder, found without git."""
     git = _dot_git(root)
     if git is None or os.path.isdir(git):
         return git
@@ -64,13 +64,13 @@ def git_folder(root: str) -> str | None:
 
 
 def _open_repository(root: str) -> Repository | None:
-    from ralphtool.workspace.git import Repository  # which costs more than the rest of a short list
+    from ralphtool.workspace.git import Repository  # slower to import than the rest of a short list
 
     return Repository.find(root)
 
 
 class Branches:
-    """The branches of changes that the tree is not on. Git is asked once, for however many changes are looked at."""
+    """The branches of changes, except the one checked out. Git is started once, for any number of changes."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -86,7 +86,7 @@ class Branches:
 
     @contextmanager
     def open_spec(self, change: str, ref: str | None) -> Iterator[Spec | None]:
-        """The spec as its branch has it, while the block runs; None if there is none."""
+        """The spec as its branch has it, while the block runs; None if there is no such branch."""
         repository = self._by_change.get(change)
         if repository is None:
             yield None
@@ -101,12 +101,12 @@ class Branches:
 
 
 def open_spec(root: str, change: str, ref: str | None) -> AbstractContextManager[Spec | None]:
-    """The spec as the branch has it, while the block runs; None if there is no branch, or the tree is on it."""
+    """The spec as the branch has it, while the block runs; None if there is no branch, or it is checked out."""
     return Branches(root).open_spec(change, ref)
 
 
 def _open_copy(root: str, folder: str, change: str, ref: str | None) -> Spec | None:
-    # What the project's configuration names is not found by looking at what was written out.
+    # Specs that the project's configuration names can't be detected in the copied files.
     for one in [ref] if ref else [*_find_own_ref(root, change), None, *specs.list_configured(root)]:
         try:
             spec = specs.open(folder, change, one)
@@ -118,26 +118,26 @@ def _open_copy(root: str, folder: str, change: str, ref: str | None) -> Spec | N
 
 
 def _find_own_ref(root: str, change: str) -> list[str]:
-    """Where the user's tree has it. The copy is in a folder of another name, and some files are named after theirs."""
+    """The ref in the user's tree: the copy is in a folder of another name, and some specs are named after theirs."""
     found = [place.ref for place in specs.find_all(root) if place.change == change and not place.error]
     return found if len(found) == 1 else []
 
 
 def _has_other_words(root: str, spec: Spec) -> bool:
-    """Whether the user has edited the plan since a run last looked; found without git, since most have not."""
+    """Whether the user has edited the plan since a run last looked; checked without git, since most have not."""
     from ralphtool.workspace.plan_merge import spell
 
     try:
         theirs = specs.open(root, spec.change, spec.ref).stories()
         if not any(one.tasks for one in theirs):
-            return False  # no run can use that, and the next one says so
+            return False  # no run can use it, and the next one reports that
         return [(one.id, spell(one)) for one in theirs] != [(one.id, spell(one)) for one in spec.stories()]
     except (ChangeNotFound, SpecError):
-        return False  # the next run says so
+        return False  # the next run reports it
 
 
 class _BranchSpec:
-    """A spec of the branch under the name that it has in the project."""
+    """A spec of the branch under its path in the project."""
 
     def __init__(self, spec: Spec, path: str) -> None:
         self._spec = spec

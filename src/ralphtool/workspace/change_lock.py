@@ -1,4 +1,4 @@
-"""One run for each change of a repository: linked worktrees share its branches and refs, and each has a `.ralph`."""
+"""One run per change of a repository: linked worktrees share its branches and refs, but each has a `.ralph`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def hold_change(repository: Repository | None, root: str, change: str, run: str) -> Iterator[None]:
-    """Holds a change against runs in other working trees of the repository. The system lets go of it when we die."""
+    """Locks a change against runs in other worktrees of the repository. The system releases it if ralphtool dies."""
     if repository is None:
         yield
         return

@@ -1,4 +1,4 @@
-"""The stories that have a checkpoint, as the commits of a branch say."""
+"""The stories that have a checkpoint, according to the commits of a branch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ARROW = " -> "
 
 
 def read_checkpoints(repository: Repository, change: str) -> dict[str, str]:
-    """Each story with its commit, the oldest first."""
+    """Each story with its commit, oldest first."""
     base = repository.resolve(layout.BASE + change)
     ref = layout.BRANCHES + change
     one_line = "valueonly,separator=%x2C)"
@@ -31,7 +31,7 @@ def read_checkpoints(repository: Repository, change: str) -> dict[str, str]:
 
 
 def _build_field(name: str) -> str:
-    """How git is asked for the values of a trailer that can be there many times."""
+    """The git format for the values of a trailer that may occur several times."""
     return f"%(trailers:key=Ralph-{name},valueonly,separator=%x1F)"
 
 
@@ -45,6 +45,6 @@ def _apply(
 
 
 def build_trailers(removed: Iterable[str], renumbered: Iterable[tuple[str, str]]) -> str:
-    """What the commit of an edited plan says about its stories."""
+    """The trailers about stories in the commit of an edited plan."""
     lines = [f"Ralph-Removed: {id}\n" for id in removed]
     return "".join([*lines, *(f"Ralph-Renumbered: {old}{_ARROW}{new}\n" for old, new in renumbered)])

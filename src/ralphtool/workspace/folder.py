@@ -1,4 +1,4 @@
-"""A plain folder without git as the place of work."""
+"""A plain folder without git as a workspace."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Folder:
-    """A project without git: nothing can be taken back, compared or kept."""
+    """A project without git: nothing can be reverted, compared or kept."""
 
     needs_setup = False
 
@@ -32,7 +32,7 @@ class Folder:
         return False
 
     def has_edited_plan(self, ref: str) -> bool:
-        return False  # there is one version of it
+        return False  # there is only one version of it
 
     def merge_users_plan(self, ref: str) -> MergedPlan | None:
         return None
@@ -61,7 +61,7 @@ class Folder:
     def take(self) -> WorkspaceSnapshot:
         return WorkspaceSnapshot(None)
 
-    # Without git there are no trees, and nobody knows what an attempt changed.
+    # Without git there are no trees, and an attempt's changes are unknown.
     checkpoint_tree: str | None = None
     prefix = ""
 

@@ -1,6 +1,6 @@
 """Git, as far as the loop needs it: plumbing only, in a repository whose files an agent may have touched.
 
-All work on trees goes through an index of our own, so the one that people and agents use can break without harm.
+All work on trees goes through a separate index, so the one that people and agents use can break without harm.
 Hooks never run, and nothing is pushed.
 """
 
@@ -26,8 +26,8 @@ from ralphtool.workspace.paths import Paths, exclude
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-_TICK = 0.5  # seconds between two looks at whether a command has to end
-_SHORT, _LONGEST = 10.0, 1800.0  # seconds for a command when its run is to end, and for any
+_TICK = 0.5  # seconds between two checks whether a command must end
+_SHORT, _LONGEST = 10.0, 1800.0  # seconds for a command when its run must end, and for any
 NULL_ID = "0" * 40
 _QUIET = (
     "core.hooksPath=/dev/null",
@@ -38,9 +38,9 @@ _QUIET = (
     "core.fsync=loose-object,reference",
 )
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
-_MOST_LOOSE, _MOST_READ_LOOSE = 1 << 18, 64  # bytes of a blob, and number of them, that are read without git
+_MOST_LOOSE, _MOST_READ_LOOSE = 1 << 18, 64  # the most bytes per blob, and blobs, that are read without git
 _ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
-_TREES: dict[str, str] = {}  # of commits: a commit's is always the same
+_TREES: dict[str, str] = {}  # of commits, which never change
 _ENTRIES: dict[tuple[str, ...], list[bytes]] = {}  # of trees, at or below some paths
 _MOST_KNOWN = 100
 _OURS = ("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL")
@@ -69,7 +69,7 @@ class TreeChanges(NamedTuple):
 
 
 class Repository:
-    """A repository and its working tree. `index` is the file of our own that all tree work goes through."""
+    """A repository and its working tree. `index` is a separate index file that all tree work goes through."""
 
     def __init__(self, top: str, gitdir: str, common: str, index: str | None = None) -> None:
         self.top = top
@@ -77,9 +77,9 @@ class Repository:
         self.common = common
         self.index = index or os.path.join(layout.in_git(gitdir), "index")
         self._env = _build_environment()
-        self._compared = ("", "", "")  # two trees, and what git said of them
-        self.held: tuple[int, ...] = ()  # locks that a git command of ours holds on to when we are killed
-        # Whether the run is to end; None: a command takes as long as it takes. Set where agents can leave anything.
+        self._compared = ("", "", "")  # two trees, and git's output about them
+        self.held: tuple[int, ...] = ()  # locks that ralphtool's git commands keep if ralphtool is killed
+        # Whether the run must end; None: commands have no time limit. Set where agents can leave anything.
         self.must_end: Callable[[], bool] | None = None
         self._longest = _LONGEST
 
@@ -108,13 +108,13 @@ class Repository:
         return Repository(top, gitdir, os.path.normpath(os.path.join(folder, common)))
 
     def at(self, top: str, gitdir: str) -> Repository:
-        """Another working tree of the same repository, with what is known of its settings."""
+        """Another working tree of the same repository, with the settings that are already known."""
         other = Repository(top, gitdir, self.common)
         other._env, other.empty_tree, other._is_sparse = dict(self._env), self.empty_tree, self._is_sparse
         return other
 
     def for_network(self, longest: float) -> Repository:
-        """The same, for commands that talk to others: each ends after some seconds, and ssh asks nobody anything."""
+        """The same repository for network commands: each has a time limit, and ssh never prompts."""
         other = copy.copy(self)
         other.must_end, other._longest = self.must_end or (lambda: False), longest
         ssh = os.environ.get("GIT_SSH_COMMAND") or self.text("config", "core.sshCommand", check=False) or "ssh"
@@ -132,9 +132,9 @@ class Repository:
             env=env,
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE if check else subprocess.DEVNULL,  # a second pipe costs half as much as the start
+            stderr=subprocess.PIPE if check else subprocess.DEVNULL,  # a second pipe adds half the cost of the start
             pass_fds=self.held,
-            process_group=0,  # a Ctrl-C of the terminal is for us to answer: git finishes what it does
+            process_group=0,  # ralphtool answers a Ctrl-C in the terminal: git completes its work
         )
         with process:
             output, errors = self._follow(process, arguments[0], input)
@@ -144,9 +144,9 @@ class Repository:
         return output
 
     def _follow(self, process: subprocess.Popen[bytes], name: str, input: bytes | None = None) -> tuple[bytes, bytes]:
-        """What a command printed. It is ended where its time is up, and soon where the run is to end.
+        """The output of a command. It is ended when its time is up, and earlier if the run must end.
 
-        One that gets an input works with that, and not with files that could keep it waiting.
+        A command with an input works on that, not on files that could make it hang.
         """
         began, tick = time.monotonic(), None if self.must_end is None or input is not None else _TICK
         while True:
@@ -167,16 +167,16 @@ class Repository:
         return os.fsdecode(self.run(*arguments, check=check)).strip()
 
     def ensure_identity(self) -> None:
-        """Without a name of the user's, commits are ralphtool's."""
+        """If the user has not set a name, commits are made as ralphtool."""
         known = self.run("config", "--get-regexp", r"^user\.(name|email)$", check=False).split(b"\n")
         has = {line.partition(b" ")[0].lower() for line in known if line.partition(b" ")[2].strip()}
         if not {b"user.name", b"user.email"} <= has and not all(self._env.get(name) for name in _OURS):
             self._env |= {name: "ralphtool" if name.endswith("NAME") else "ralphtool@localhost" for name in _OURS}
 
     def ignore_drivers(self) -> None:
-        """Runs no filter and no merge program of the user's from here on, but for LFS.
+        """Runs none of the user's filters and merge programs from here on, except LFS.
 
-        They may lie in the tree, or take modules from it: whoever changes files would run programs of their own.
+        They may be in the tree, or load modules from it: an agent that changes files could run its own programs.
         """
         listed = self.text(
             "config", "--get-regexp", r"^(filter|merge)\..*\.(clean|smudge|process|driver)$", check=False
@@ -200,7 +200,7 @@ class Repository:
         return self.text("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}", check=False) or None
 
     def read_loose(self, ref: str) -> str | None:
-        """Where a ref is; read without git where it can be, since this is asked in every iteration."""
+        """The commit of a ref, if it can be read without git: this is needed in every iteration."""
         try:
             return files.read(os.path.join(self.common, ref)).decode().strip()
         except (OSError, UnicodeDecodeError):
@@ -218,7 +218,7 @@ class Repository:
             self.run("update-ref", "--no-deref", "HEAD", name)
 
     def set_refs(self, refs: dict[str, str | None]) -> None:
-        """Moves, makes or removes (None) refs, all of them or none."""
+        """Moves, creates or removes (None) refs, all or none."""
         lines = [f"update {name} {value}\n" if value else f"delete {name}\n" for name, value in refs.items()]
         if lines:
             self.run("update-ref", "--stdin", input=os.fsencode("".join(lines)))
@@ -230,9 +230,9 @@ class Repository:
     # --- trees and commits ----------------------------------------------------------------------
 
     def is_ancestor(self, commit: str, other: str) -> bool:
-        """Whether another commit is this one, or was made upon it."""
+        """Whether `other` is the commit or a descendant of it."""
         if plain_git.is_parent(self.common, commit, other):
-            return False  # it is the other way round
+            return False  # it is the other way around
         try:
             self.run("merge-base", "--is-ancestor", commit, other)
         except GitError:
@@ -243,7 +243,7 @@ class Repository:
         if commit not in _TREES:
             found = plain_git.tree_of(self.common, commit) or self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
             if not _ID.fullmatch(commit):
-                return found  # a name means another commit tomorrow
+                return found  # a name may mean another commit later
             _TREES[commit] = found
         return _TREES[commit]
 
@@ -263,7 +263,7 @@ class Repository:
         return made
 
     def add_all(self, excluded: Iterable[str]) -> None:
-        """Takes all that is in the working tree into our index, but for what git ignores and what is excluded."""
+        """Adds the whole working tree to the separate index, except ignored and excluded files."""
         sparse = ["--sparse"] if self._is_sparse else []
         self.run("add", "--all", *sparse, "--", ":/", *(spec for path in excluded for spec in exclude(path)))
 
@@ -272,29 +272,29 @@ class Repository:
         return self.text("config", "--type=bool", "--get", "core.sparseCheckout", check=False) == "true"
 
     def drop(self, paths: Sequence[str]) -> None:
-        """Takes paths out of our index again."""
+        """Removes paths from the separate index again."""
         self.run("update-index", "-z", "--force-remove", "--stdin", input=os.fsencode("\0".join(paths)))
 
     def write_tree(self) -> str:
         return self.text("write-tree")
 
     def check_out(self, tree: str, spared: Sequence[str]) -> None:
-        """Makes index and files be those of a tree; what is spared, and what git does not know, is left alone."""
+        """Sets index and files to those of a tree; spared and untracked files are left alone."""
         if tree == self.empty_tree:
             self._remove_tracked(Paths(spared))
             return
         excluded = [f":(exclude,top,literal){path}" for path in spared]
         options = ("--staged", "--worktree", "--ignore-unmerged", "--ignore-skip-worktree-bits")
-        # Lines end as they do in git's own objects: files of the user's that end otherwise wait elsewhere.
+        # Line endings are those of git's objects: the user's files with other endings are kept elsewhere.
         self.run("-c", "core.autocrlf=false", "restore", f"--source={tree}", *options, "--", ":/", *excluded)
 
     def list_entries(self, tree: str, paths: Sequence[str]) -> list[bytes]:
-        """What a tree has at or below some paths, as lines for `stage`."""
+        """The entries of a tree at or below some paths, as lines for `stage`."""
         there = plain_git.find_present(self.common, tree, paths)
         return self._list_below(tree, there) if there else []
 
     def _list_below(self, tree: str, paths: Sequence[str]) -> list[bytes]:
-        """The boxes of a run ask the same, one after another. A name, though, means another tree tomorrow."""
+        """Cached, since all boxes of a run ask for the same; but not by name, which may mean another tree later."""
         key = (self.common, tree, *paths)
         found = _ENTRIES.get(key)
         if found is None:
@@ -307,7 +307,7 @@ class Repository:
         return found
 
     def set_entries(self, tree: str, paths: Sequence[str], contents: Mapping[str, bytes] | None = None) -> None:
-        """Makes entries of our index be those of a tree, without a look at the files; some with other contents."""
+        """Sets entries of the separate index to those of a tree, without reading files; some with other contents."""
         wanted = [f":(top,literal){path}" for path in paths]
         known = self.run("ls-files", "-z", "--full-name", "--", *wanted) if paths else b""
         gone = [b"0 %s\t%s" % (b"0" * len(tree), path) for path in known.split(b"\0") if path]
@@ -334,7 +334,7 @@ class Repository:
         self.run("read-tree", "--empty")
 
     def list_changes(self) -> TreeChanges:
-        """How the working tree differs from our index; the paths of folders end with `/`. Two commands at once."""
+        """How the working tree differs from the separate index; folders end with `/`. Runs two commands at once."""
         files = ("ls-files", "-z", "--full-name", "--exclude-standard", "--others")
         with self._begin(*files, "--ignored", "--directory") as ignored, self._begin(*files, "-t", "-m", "-d") as other:
             try:
@@ -342,7 +342,7 @@ class Repository:
                 changed = dict.fromkeys(row[2:] for row in rows if row[0] in "CR")
                 return TreeChanges(list(changed), [row[2:] for row in rows if row[0] == "?"], self._end(ignored))
             finally:
-                ignored.kill()  # where the other one failed; else it is gone
+                ignored.kill()  # if the other one failed; otherwise it has ended
 
     def _begin(self, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -366,20 +366,20 @@ class Repository:
         self.run("checkout-index", "--force", "-z", "--stdin", input=os.fsencode("\0".join(paths)))
 
     def list_unknown_files(self) -> list[str]:
-        """Files that are neither in our index nor ignored."""
+        """Files that are neither in the separate index nor ignored."""
         return self.list_items("ls-files", "-z", "--others", "--exclude-standard", "--full-name", "--", ":/")
 
     def list_uncommitted(self) -> list[str]:
-        """What differs from the user's last commit in their own tree; unknown folders end with `/`."""
+        """The paths in the user's own tree that differ from its last commit; untracked folders end with `/`."""
         command = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
         return [line[3:] for line in self.list_items(*command, "--ignore-submodules=all", own_index=False)]
 
     def list_items(self, *arguments: str, own_index: bool = True) -> list[str]:
-        """What git prints with a NUL behind each."""
+        """The items of a command's NUL-separated output."""
         return [one for one in os.fsdecode(self.run(*arguments, own_index=own_index)).split("\0") if one]
 
     def staged(self, index: str, commit: str) -> bytes:
-        """What an index has that a commit has not, for `make_index`."""
+        """The entries of an index that a commit does not have, for `make_index`."""
         fields = (
             self.with_index(index).run("diff-index", "--cached", "--raw", "-z", "--no-renames", commit).split(b"\0")
         )
@@ -387,12 +387,12 @@ class Repository:
         return b"".join(b" ".join((*_parse_new_side(head), b"")).rstrip() + b"\t" + path + b"\0" for head, path in rows)
 
     def make_index(self, index: str, commit: str, staged: bytes) -> None:
-        """An index that is a commit, with some entries changed."""
+        """Creates an index from a commit, with some entries changed."""
         self.with_index(index).run("read-tree", commit)
         self.with_index(index).run("update-index", "-z", "--index-info", input=staged)
 
     def tree_of_index(self, index: str) -> str | None:
-        """The tree that an index would be; None where it can't be one."""
+        """The tree of an index; None if it can't be written as one."""
         try:
             return os.fsdecode(self.with_index(index).run("write-tree")).strip()
         except GitError:
@@ -402,7 +402,7 @@ class Repository:
         return Repository(self.top, self.gitdir, self.common, index)
 
     def changed(self, old: str, new: str) -> list[ChangedFile]:
-        # Looked at when work is taken, and again when it is proven. A name means another tree tomorrow.
+        # Needed when work is taken, and again when it is proven. A name may mean another tree later.
         if self._compared[:2] != (old, new) or not (_ID.fullmatch(old) and _ID.fullmatch(new)):
             told = os.fsdecode(self.run("diff-tree", "-r", "-z", "--raw", "-M", "--no-commit-id", old, new))
             self._compared = old, new, told
@@ -427,7 +427,7 @@ class Repository:
         return {id: found[id] for id in wanted}
 
     def small_blobs(self, ids: Iterable[str], most: int) -> dict[str, bytes]:
-        """The contents of blobs of at most so many bytes."""
+        """The contents of blobs of at most `most` bytes."""
         wanted = list(dict.fromkeys(ids))
         found = self._read_loose_blobs(wanted, min(most, _MOST_LOOSE))
         asked = "".join(f"{id}\n" for id in wanted if id not in found).encode()
@@ -438,13 +438,13 @@ class Repository:
         return found | self.blobs(id for id, size in sizes if size.isdecimal() and int(size) <= most)
 
     def _read_loose_blobs(self, ids: Sequence[str], most: int) -> dict[str, bytes]:
-        """Those that an attempt has just made, as a rule; git is asked for the rest, which it has packed."""
+        """Usually the blobs that an attempt has just created; the others are packed, and need git."""
         few = ids[:_MOST_READ_LOOSE]
         read = {id: plain_git.read_object(self.common, id, "blob", most) for id in few}
         return {id: data for id, data in read.items() if data is not None}
 
     def read_files(self, tree: str, paths: Sequence[str], most: int) -> dict[str, bytes]:
-        """Those of some files that a tree has, and that have at most so many bytes."""
+        """The contents of those files that a tree has, and that have at most `most` bytes."""
         if not paths:
             return {}
         listed = os.fsdecode(self.run("--literal-pathspecs", "ls-tree", "-z", "--full-tree", tree, "--", *paths))
@@ -454,7 +454,7 @@ class Repository:
         return {name: found[id] for name, id in ids.items() if id in found}
 
     def grep(self, tree: str, word: str) -> list[str]:
-        """The files of a tree that hold a word."""
+        """The files of a tree that contain a word."""
         said = self.run("grep", "-l", "-z", "-F", "-I", "--full-name", "-e", word, tree, "--", ":/", check=False)
         return [line.partition(":")[2] for line in os.fsdecode(said).split("\0") if line]
 
@@ -490,6 +490,6 @@ def _parse_batch(data: bytes) -> Iterable[tuple[str, bytes]]:
 
 
 def _build_environment() -> dict[str, str]:
-    """Ours, without what would make git look elsewhere."""
+    """The process's environment, without variables that would make git look elsewhere."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_") or name in _OURS}
     return kept | {"LC_ALL": "C", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_REPLACE_OBJECTS": "1"}

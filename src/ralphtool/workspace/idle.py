@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 class Idle(Tree):
-    """What a person says between two runs happens here. The user's files change only if they are on that branch."""
+    """Carries out steering commands between two runs. The user's files change only if that branch is checked out."""
 
     def __init__(self, repository: Repository, project: str, change: str, spec_ref: str, *, is_lent: bool) -> None:
         super().__init__(repository, project, change)
         self.project = project
         self._spec_ref = spec_ref
-        self._is_lent = is_lent  # to a run that is at work, so that this can only look
+        self._is_lent = is_lent  # to a run in progress, so that this may only read
         self._folder = tempfile.TemporaryDirectory(prefix="ralph-")
-        self.root = self._folder.name  # holds the spec, as the branch has it
+        self.root = self._folder.name  # contains the spec, as the branch has it
 
     @property
     def spec_root(self) -> str:
@@ -63,7 +63,7 @@ class Idle(Tree):
             self._move_checked_out(tree)
             self._move_own_tree(tree)
             self._advance(str(commit), tree)
-        # The branch moves only from where it was looked at: somebody may commit there at this very moment.
+        # The branch moves only from the commit that was read: the user may commit there at the same moment.
         lines = [f"update {name} {value}\n" for name, value in refs.items()]
         lines += [f"update {self.ref} {self.tip} {old}\n"] if self.tip != old else []
         if lines:
@@ -71,13 +71,13 @@ class Idle(Tree):
         self._note_checkpoint(story, commit)
 
     def _move_checked_out(self, tree: str) -> None:
-        """The files come before the branch: after a kill they have what the branch gets when it is said again."""
+        """Moves the files before the branch: after a kill they match the branch once the command is repeated."""
         for place in list_checked_out(self.repository, self.ref):
             if self._find_index_tree(place, tree) == self._tip_tree != tree:
                 move_files(place, self._tip_tree, tree)
 
     def _move_own_tree(self, tree: str) -> None:
-        """A working tree of ours would seem to hold work that was cut off, if it stayed behind its branch."""
+        """A worktree of ralphtool that stays behind its branch would seem to contain interrupted work."""
         top = os.path.join(layout.in_git(self.repository.common), "worktrees", self.change)
         place = Repository.find(top) if os.path.exists(os.path.join(top, ".git")) else None
         if place is None or place.tree_of_index(place.index) != self._tip_tree:
@@ -86,10 +86,10 @@ class Idle(Tree):
         try:
             place.run("read-tree", "-m", "-u", self._tip_tree, tree)
         except GitError:
-            pass  # it does hold such work, which the next run keeps
+            pass  # it does contain such work, which the next run keeps
 
     def _find_index_tree(self, place: Repository, new: str) -> str:
-        """The tree that a checked out branch has in its index; one with work of the user's is refused."""
+        """The tree in the index of a checked-out branch; refused if it has uncommitted work of the user."""
         place.run("update-index", "-q", "--refresh", own_index=False, check=False)
         tree = place.tree_of_index(os.path.join(place.gitdir, "index"))
         if tree not in (self._tip_tree, new) or place.list_items("diff-files", "-z", "--name-only", own_index=False):

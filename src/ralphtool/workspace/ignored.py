@@ -1,8 +1,8 @@
-"""Files that git ignores and attempts made or changed: they are not committed, so they may not help a proof.
+"""Ignored files that attempts created or changed: they are not committed, so they must not help a proof.
 
-They are moved aside while the gates run, and put back. A folder holds them meanwhile, with their paths: what a kill
-leaves there is put back by the next run. A list of them is kept, with their times, so that what one attempt has left
-does not help a later one either; a file that its user has written since is not of that list any more.
+They are moved aside while the gates run, and put back. Meanwhile a folder has them under their paths: after a kill,
+the next run puts them back. A list with their times is kept, so that files of one attempt don't help a later one
+either; a file that the user has written since is no longer on that list.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CACHES = frozenset(
     (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".gradle", ".next", ".turbo", ".git")
 )
-# Of these only what could stand in for a program or for its start is looked at.
+# In these, only files that could replace a program or change its startup are checked.
 _BUILT = frozenset((".tox", ".nox", "target"))
 _STARTUP = re.compile(
     r"(?:.*/)?(?:[^/]*\.pth|(?:site|user)customize\.py|conftest\.py|pyvenv\.cfg)|(?:.*/)?(?:_pytest|pytest|pluggy)/.*\.py"
@@ -34,7 +34,7 @@ _STARTUP = re.compile(
 )
 _PROGRAM_OF_CARGO = re.compile(r"(?:.*/)?target/.*/deps/[\w-]+")
 _CACHE_FILES = (".pyc.tmp", ".log", ".coverage", ".DS_Store", ".tsbuildinfo", ".swp", "package-lock.json.tmp")
-_WHOLE = ".whole"  # ends the name of a folder that was moved aside
+_WHOLE = ".whole"  # the suffix of a folder that was moved aside
 _ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".bundle"))
 
 
@@ -42,7 +42,7 @@ class IgnoredFiles:
     """The files of a working tree that git ignores."""
 
     def __init__(self, repository: Repository, ours: Paths, elsewhere: Mapping[str, str] | None = None) -> None:
-        """`elsewhere` has folders whose changed files lie in another place: what a box wrote below `.venv`."""
+        """`elsewhere` has folders whose changed files are in another place: what a box wrote below `.venv`."""
         self._repository = repository
         self._elsewhere = elsewhere or {}
         self._ours = ours
@@ -53,7 +53,7 @@ class IgnoredFiles:
         self._since = 0
 
     def _locate(self, path: str) -> tuple[str, str]:
-        """The folder below which a file is that git calls so, and its path from there. No link leads further."""
+        """The folder that contains a file with this name in git, and the path below it. No link leads further."""
         for folder, place in self._elsewhere.items():
             if path == folder or path.startswith(f"{folder}/"):
                 above, name = os.path.split(place)
@@ -61,11 +61,11 @@ class IgnoredFiles:
         return self._repository.top, path
 
     def _find_place(self, path: str) -> str:
-        """Where a file is that git calls so."""
+        """The full path of a file with this name in git."""
         return os.path.join(*self._locate(path))
 
     def mark(self) -> None:
-        """An attempt begins: what changes from here on is its own. By the clock of the disk, which stamps the files."""
+        """An attempt begins: later changes belong to it. Uses the clock of the disk, which stamps the files."""
         folder = layout.in_git(self._repository.gitdir)
         os.makedirs(folder, exist_ok=True)
         path = os.path.join(folder, "ignored.mark")
@@ -77,10 +77,10 @@ class IgnoredFiles:
     # --- what attempts have made ----------------------------------------------------------------
 
     def find_changed(self, listed: Sequence[str] | None = None) -> list[str]:
-        """Those that were made or changed since the mark, or left by an earlier attempt, as git names them.
+        """The files that were created or changed since the mark, or left by an earlier attempt, as git names them.
 
-        `listed` is what git ignores, if that is known already. What was compiled from them is removed: it is made anew
-        when it is needed.
+        `listed` has the ignored paths, if they are already known. Compiled files are removed: they are created again
+        when needed.
         """
         found = sorted(self._find_changed(self.list_ignored() if listed is None else listed))
         compiled = [path for path in found if _is_compiled(path)]
@@ -122,7 +122,7 @@ class IgnoredFiles:
         os.makedirs(self._aside, exist_ok=True)
         for path in paths:
             if _is_taken(self._aside, path):
-                beneath.clear(*self._locate(path))  # the gates made it anew: what the attempt made stays
+                beneath.clear(*self._locate(path))  # the gates created it again: the attempt's file is kept
             elif beneath.is_reached(*self._locate(path)):
                 beneath.move(*self._locate(path), self._aside, path)
 
@@ -134,7 +134,7 @@ class IgnoredFiles:
                 os.makedirs(self._elsewhere[path])
 
     def put_folders_back(self, *, keep_new: bool) -> None:
-        """Puts whole folders back in place of what was made there meanwhile, or removes them: that is as good, then."""
+        """Puts whole folders back in place of the new ones; with `keep_new`, a folder that has a new one is removed."""
         for folder, names, _ in os.walk(self._folders):
             for name in [name for name in names if name.endswith(_WHOLE)]:
                 names.remove(name)
@@ -145,7 +145,7 @@ class IgnoredFiles:
         files.clear(self._folders)
 
     def put_back(self) -> None:
-        """Twice is as good as once. What the gates made anew in the same place gives way."""
+        """May be repeated. Replaces files that the gates created in the same places."""
         self.put_folders_back(keep_new=False)
         returned = []
         for folder, folders, names in os.walk(self._aside):
@@ -161,10 +161,10 @@ class IgnoredFiles:
     def _remember(self, paths: Sequence[str]) -> None:
         times = self._read_list() | {path: self._read_time(path) for path in paths}
         there = {path: time for path, time in times.items() if self._read_time(path) == time}
-        files.replace(self._list, json.dumps(there).encode())  # which writes down any name that a file may have
+        files.replace(self._list, json.dumps(there).encode())  # JSON can encode any file name
 
     def _read_list(self) -> dict[str, int]:
-        """A damaged list is none: it only knows what attempts have left."""
+        """A damaged list counts as empty: it only names what attempts have left."""
         try:
             with open(self._list, "rb") as file:
                 read = json.loads(file.read())
@@ -174,7 +174,7 @@ class IgnoredFiles:
 
 
 def _is_taken(top: str, path: str) -> bool:
-    """Whether something is at a path already, or a file where one of its folders would be."""
+    """Whether a path already exists, or a file is in place of one of its folders."""
     if os.path.lexists(os.path.join(top, path)):
         return True
     while (path := os.path.dirname(path)) and not os.path.lexists(os.path.join(top, path)):

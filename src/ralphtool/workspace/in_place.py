@@ -1,4 +1,4 @@
-"""The user's own working tree as the place of work: lent to an agent, and given back byte for byte."""
+"""The user's own working tree as a workspace: lent to an agent, and restored byte for byte."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from ralphtool.workspace.stash import StashNote
 
-_PATIENCE = 30.0  # seconds for a git command of a run that was killed
+_PATIENCE = 30.0  # seconds for a git command of a killed run
 
 
 class InPlace(Tree):
-    """The user's own tree, which is where installed packages point to. What was in it waits meanwhile."""
+    """The user's own tree, which installed packages point to. Uncommitted files are set aside meanwhile."""
 
     def __init__(self, repository: Repository, project: str, change: str) -> None:
         super().__init__(repository, project, change)
@@ -62,7 +62,7 @@ class InPlace(Tree):
         return None if is_left_behind(self.repository, self.change, paths, theirs) else tree
 
     def has_edited_plan(self, ref: str) -> bool:
-        """Only when the run begins: from then on, what is in the folder is the agent's."""
+        """Only when the run begins: from then on, changes in the folder are the agent's."""
         return self._plan_at_start is not None
 
     def _take_users_plan(self, ref: str, known: str) -> str | None:
@@ -78,7 +78,7 @@ class InPlace(Tree):
         remove_index_lock(self.repository.index)
 
     def _take_over(self, note: StashNote) -> None:
-        """The tree becomes ours. Our index begins as a copy of theirs: it knows which files need not be read."""
+        """Takes the tree. The separate index starts as a copy of the user's: it knows which files need not be read."""
         self._set_spared_paths(note)
         theirs = os.path.join(self.repository.gitdir, "index")
         if os.path.exists(theirs):
@@ -91,14 +91,14 @@ class InPlace(Tree):
         self.repository.set_head(self.ref)
 
     def _clear_marks(self) -> None:
-        """Of files that git was told not to look at."""
+        """Clears the marks of files that git was told not to look at."""
         lines = self.repository.list_items("ls-files", "-z", "-v", "--full-name", ":/")
         marked = os.fsencode("\0".join(line[2:] for line in lines if line[0] == "S" or line[0].islower()))
         for option in ("--no-assume-unchanged", "--no-skip-worktree") if marked else ():
             self.repository.run("update-index", option, "-z", "--stdin", input=marked)
 
     def _set_spared_paths(self, note: StashNote) -> None:
-        """What stays in its place, and is none of ours."""
+        """Spares the files that stay in place and don't belong to the run."""
         staying = note.list_remaining()
         self._left = Paths([self.ours, *staying])
         inside = [path for path in staying if os.path.lexists(os.path.join(self.repository.top, path, ".git"))]
@@ -115,7 +115,7 @@ class InPlace(Tree):
             raise
         os.ftruncate(self._lock, 0)
         os.pwrite(self._lock, f"{os.getpid()} {locks.read_start_time(os.getpid())}".encode(), 0)
-        # A git command that outlives us holds the lock until it has ended: nobody gets in its way.
+        # A git command that outlives ralphtool holds the lock until it ends, so that no other run interferes.
         self.repository.held = (self._lock,)
 
     def _wait_for_lock(self) -> None:
@@ -137,7 +137,7 @@ class InPlace(Tree):
         self._lock = -1
 
     def recover(self) -> str:
-        """After a run that was killed: the user's files first of all. Tells what was done."""
+        """After a killed run, restores the user's files first. Returns what was done."""
         note = self.stash.note()
         if note is None:
             return ""
@@ -152,7 +152,7 @@ class InPlace(Tree):
         self._prepare_index()
         self.repository.ensure_identity()
         known = self.repository.resolve(self.ref)
-        is_ours = self._is_head_unchanged(note)  # else the user has been here since
+        is_ours = self._is_head_unchanged(note)  # otherwise the user has been here since
         if not os.path.exists(self.repository.index):
             self.repository.run("read-tree", known or "--empty")
         if known:
@@ -167,7 +167,7 @@ class InPlace(Tree):
             self.repository.set_refs({note.head: note.commit})
 
     def _is_head_unchanged(self, note: StashNote) -> bool:
-        """Whether nobody has switched branches since the run was killed. Its agent may have, before."""
+        """Whether the branch was not switched after the run was killed. Its agent may have switched before."""
         if self.repository.head() == self.ref:
             return True
         last = locks.read_last_heartbeat(self.root, note.run)
@@ -195,14 +195,14 @@ class InPlace(Tree):
 
 
 def find_note(repository: Repository, project: str) -> StashNote | None:
-    """What waits to be given back, by a run that is at work or by one that was killed."""
+    """The note of files that a running or killed run must still restore."""
     return InPlace(repository, project, "any").stash.note()
 
 
 def recover(repository: Repository, project: str, first: Callable[[StashNote], None] = lambda note: None) -> str:
-    """Gives the user's tree back after a run that was killed; tells what was done, if anything was.
+    """Restores the user's tree after a killed run; returns what was done, if anything.
 
-    `first` is called when it is sure that nobody is at work there.
+    `first` is called once it is certain that no run is using the tree.
     """
     place = InPlace(repository, project, "any")
     if place.stash.note() is None:
@@ -217,7 +217,7 @@ def recover(repository: Repository, project: str, first: Callable[[StashNote], N
 
 
 def _recover_locked(repository: Repository, project: str) -> str:
-    """The same, for somebody who holds the tree. The run that was killed may have been one of another change."""
+    """Like `recover`, for a caller that has locked the tree. The killed run may be one of another change."""
     note = InPlace(repository, project, "any").stash.note()
     return InPlace(repository, project, note.change).recover() if note else ""
 

@@ -1,4 +1,4 @@
-"""The index that people and agents see in a working tree: a copy of ours, which we never let them write to."""
+"""The index that people and agents see in a working tree: a copy of ralphtool's index, which they can't write to."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 
 
 class LentIndex:
-    """Knows whether the copy is still what was lent last."""
+    """Tracks whether the copy is still the one that was lent last."""
 
     def __init__(self) -> None:
         self._state: tuple[int, ...] = ()
 
     def renew(self, repository: Repository) -> None:
-        """The copy becomes what our index is, unless it is that already."""
+        """Copies ralphtool's index, unless the copy is up to date."""
         theirs = os.path.join(repository.gitdir, "index")
         if self._state and self._state == read_state(theirs, repository.index):
             return
-        files.clear(f"{theirs}.ralph-aside")  # which may be a link
+        files.clear(f"{theirs}.ralph-aside")  # it may be a link
         shutil.copyfile(repository.index, f"{theirs}.ralph-aside")
         os.replace(f"{theirs}.ralph-aside", theirs)
         self._state = read_state(theirs, repository.index)

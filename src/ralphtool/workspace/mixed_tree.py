@@ -1,4 +1,4 @@
-"""Trees that are in no commit: the finished work with the tests as they were, or the old source with the new tests."""
+"""Trees that are not in any commit: the finished work with the old tests, or the old source with the new tests."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST_LINE = 50_000
 def build_mixed_tree(
     repository: Repository, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]
 ) -> str:
-    """The tree `base`, but with `paths` as they are in `other`, or not there; and with some files' `contents`."""
+    """The tree `base`, but with `paths` as in `other` (or removed), and with the `contents` of some files."""
     index = f"{repository.index}.mixed"
     aside = Repository(repository.top, repository.gitdir, repository.common, index)
     try:
@@ -32,10 +32,10 @@ def build_mixed_tree(
 
 
 def _take_over(repository: Repository, other: str, paths: Sequence[str]) -> Iterable[bytes]:
-    """First all of them go, so that a file can take the place of a folder; then those come that `other` has."""
+    """Removes all paths first, so that a file can replace a folder; then adds those that `other` has."""
     yield from (b"0 %s\t%s" % (NULL_ID.encode(), os.fsencode(path)) for path in paths)
     if paths:
-        # A command line has its limits: then all of the tree is listed.
+        # The length of a command line is limited: beyond that, the whole tree is listed.
         asked = paths if sum(map(len, paths)) < _LONGEST_LINE else ()
         listed = repository.run("--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", other, "--", *asked)
         wanted = {os.fsencode(path) for path in paths}

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class Paths:
-    """Some files and folders. Asking costs the same however many they are."""
+    """A set of files and folders. A lookup takes the same time however many there are."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self.names = {name.rstrip("/") for name in names}
 
     def cover(self, path: str) -> bool:
-        """Whether a path is one of them, or lies in one of them."""
+        """Whether a path is one of them, or below one of them."""
         path = path.rstrip("/")
         while path:
             if path in self.names:
@@ -27,18 +27,18 @@ class Paths:
 
 
 def join_first(paths: Sequence[str]) -> str:
-    """The first of many paths, for a line of text."""
+    """The first few paths, for a line of text."""
     more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
     return f"{', '.join(printable(path) for path in paths[:3])}{more}"
 
 
 def printable(path: str) -> str:
-    """A path whose name need not be text, as text."""
+    """A path, which need not be valid text, as text."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def exclude(path: str) -> tuple[str, ...]:
-    """Leaves a path out of a git command. By a pattern: named as it is, `git add` fails where git ignores it anyway."""
+    """Pathspecs that exclude a path. They are patterns: `git add` fails for a literal path that git ignores anyway."""
     plain = re.search(r"[\w.]", path)
     if plain is None:
         return (f":(exclude,top,literal){path}",)

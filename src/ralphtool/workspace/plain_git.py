@@ -1,6 +1,6 @@
-"""What git's own files say, read without git where they leave no doubt: a run asks many times.
+"""Reads git's own files without git where they are unambiguous: a run does that many times.
 
-Whatever is unusual is left to git: each of these then answers with None, and nobody is told anything wrong.
+Anything unusual is left to git: then these functions return None, never a wrong answer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _UNUSUAL = (b"worktree", b"include", b"bare = true", b"extensions")
 _ID = re.compile(b"[0-9a-f]{40}|[0-9a-f]{64}")
 _SYMBOLIC = b"ref: "
-_MOST_PACKED = 1 << 20  # bytes of a file that holds an object: larger ones are git's work
+_MOST_PACKED = 1 << 20  # bytes of an object file: larger ones are left to git
 
 
 # --- repositories -----------------------------------------------------------------------------------
@@ -31,7 +31,7 @@ def is_bare(folder: str) -> bool:
 
 
 def is_plain(git: str) -> bool:
-    """Whether git itself would say the same: the folder is whole, its owner is trusted, its settings are the usual."""
+    """Whether git would agree: the folder is complete, its owner is trusted, and its settings are the usual ones."""
     owners = {os.stat(path).st_uid for path in (git, os.path.dirname(git))}
     if owners != {os.geteuid()} or not is_bare(git) or shutil.which("git") is None:
         return False
@@ -51,7 +51,7 @@ def read_head(gitdir: str) -> str | None:
 
 
 def resolve(gitdir: str, common: str, name: str) -> str | None:
-    """The commit that a ref of all working trees, or HEAD, is at: ref and commit are each a file of their own."""
+    """The commit of HEAD, or of a ref that all worktrees share, if ref and commit are both loose files."""
     ref = read_head(gitdir) if name == "HEAD" else name
     if ref is None or not ref.startswith(("refs/heads/", layout.REFS)) or "^" in ref or ".." in ref:
         return None
@@ -66,11 +66,11 @@ def resolve(gitdir: str, common: str, name: str) -> str | None:
 
 
 def read_object(common: str, id: str, kind: str, most: int) -> bytes | None:
-    """The contents of an object of a kind that has a file of its own, and at most so many bytes."""
+    """The contents of a loose object of a kind, if they have at most `most` bytes."""
     packed = _read(os.path.join(common, "objects", id[:2], id[2:]), _MOST_PACKED)
     if packed is None:
         return None
-    limit = most + 32  # its head: kind and size
+    limit = most + 32  # for its header: kind and size
     try:
         data = zlib.decompressobj().decompress(packed, limit)
     except zlib.error:
@@ -86,7 +86,7 @@ def tree_of(common: str, commit: str) -> str | None:
 
 
 def is_parent(common: str, commit: str, other: str) -> bool:
-    """Whether a commit was made right upon another one; no where that is not certain."""
+    """Whether `other` is a parent of a commit; False if that is not certain."""
     return f"parent {other}" in _read_commit_head(common, commit)
 
 
@@ -96,7 +96,7 @@ def _read_commit_head(common: str, commit: str) -> list[str]:
 
 
 def find_present(common: str, tree: str, paths: Sequence[str]) -> Sequence[str]:
-    """Those of some paths that a tree may have something at: not those whose first folder it lacks for certain."""
+    """The paths that a tree may contain: without those whose first folder it certainly lacks."""
     entries = read_object(common, tree, "tree", _MOST_PACKED)
     return paths if entries is None else [path for path in paths if _may_have(entries, path)]
 
@@ -107,7 +107,7 @@ def _may_have(entries: bytes, path: str) -> bool:
 
 
 def _hash(data: bytes, digits: int) -> str:
-    import hashlib  # which loads OpenSSL
+    import hashlib  # loads OpenSSL
 
     made = hashlib.sha1(data, usedforsecurity=False) if digits == 40 else hashlib.sha256(data)
     return made.hexdigest()
@@ -121,8 +121,8 @@ def _read(path: str, most: int = 4096) -> bytes | None:
 
 
 def find_top(folder: str) -> str | None:
-    """The top of the usual repository: a `.git` of our own user around the folder, and nothing that would have git look
-    elsewhere. A run asks many times."""
+    """The top of a usual repository: a `.git` of the same user around the folder, and nothing that would make git look
+    elsewhere. A run needs this many times."""
     here = os.path.realpath(folder)
     try:
         device = os.stat(here).st_dev
@@ -137,7 +137,7 @@ def find_top(folder: str) -> str | None:
 
 
 def explain_owner(folder: str) -> str:
-    """Why git refuses a repository of another user: usual in a container, where the job's files are somebody else's."""
+    """Why git refuses a repository of another user: common in containers, where the job's files have another owner."""
     place = os.path.abspath(folder)
     while not os.path.lexists(os.path.join(place, ".git")) and place != os.path.dirname(place):
         place = os.path.dirname(place)

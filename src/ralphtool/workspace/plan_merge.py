@@ -1,6 +1,6 @@
-"""A plan that its user edits while a run works on it: which of its stories are which, and which boxes are ticked.
+"""A plan that the user edits while a run works on it: matches its stories, and finds which boxes are ticked.
 
-Numbers alone say little: who inserts a story renumbers those that follow. So stories are matched by their words first.
+Numbers alone say little: inserting a story renumbers those that follow. So stories are matched by their words first.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from ralphtool.specs import Story, Task
 
 Item = TypeVar("Item")
-_ALIKE = 0.6  # how much of the words of a story, or a task, are the same after it was reworded
-_MOST_COMPARED = 10_000  # pairs; of a long plan that is wholly rewritten, only those with the same number
+_ALIKE = 0.6  # the share of words that a reworded story or task still has in common
+_MOST_COMPARED = 10_000  # pairs; if a long plan is completely rewritten, only those with the same number
 
 
 class PlanEdit(Struct, frozen=True, kw_only=True):
-    """What a user did to a plan: stories by their ids, the new ones but for those that are gone."""
+    """The user's edits to a plan. Stories are named by their new ids, removed ones by their old ids."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    reworded: tuple[str, ...] = ()  # and not done
-    reopened: tuple[str, ...] = ()  # that were done, and have an open box now
-    changed_when_done: tuple[str, ...] = ()  # that are done, in other words than those of the plan now
+    reworded: tuple[str, ...] = ()  # not done
+    reopened: tuple[str, ...] = ()  # were done, but have an open box now
+    changed_when_done: tuple[str, ...] = ()  # done, with a different wording than the plan has now
     renamed: tuple[tuple[str, str], ...] = ()  # old and new ids
-    done_tasks: tuple[str, ...] = ()  # those that are to be ticked
+    done_tasks: tuple[str, ...] = ()  # those to be ticked
 
     @property
     def is_nothing(self) -> bool:
@@ -39,7 +39,7 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
         )
 
     def describe(self, change: str) -> str:
-        """One line for people; empty where no story is another one now."""
+        """One line for people; empty if no story has changed."""
         parts = [
             ("new", self.added),
             ("removed", self.removed),
@@ -58,7 +58,7 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
 
 
 def compare(base: Sequence[Story], ours: Sequence[Story], theirs: Sequence[Story]) -> PlanEdit:
-    """What became of `ours`, the stories as a run has them, by an edit that made `theirs` of `base`."""
+    """The effect on `ours`, the stories as a run has them, of an edit that turned `base` into `theirs`."""
     known = match(ours, theirs)  # by new ids
     before = match(base, theirs)
     by_id = {story.id: story for story in ours}
@@ -84,7 +84,7 @@ def _list_done(
     ours: Sequence[Story],
     base: Sequence[Story],
 ) -> Iterator[str]:
-    """A box is as the run has it, unless the user has set it since."""
+    """The run's state of a box counts, unless the user has changed the box since."""
     of_ours, of_base = ({story.id: story for story in stories} for stories in (ours, base))
     for story in theirs:
         run = _match_tasks(of_ours.get(known.get(story.id, "")), story)
@@ -97,7 +97,7 @@ def _list_done(
 
 
 def _match_tasks(old: Story | None, new: Story) -> dict[str, Task]:
-    """For the tasks of a story now, what they were before. One in wholly other words is a new one: nobody did it."""
+    """The earlier version of each task of a story. A completely reworded task counts as new, and is not done."""
     if old is None:
         return {}
     pairs = _pair(old.tasks, new.tasks, lambda task: task.id, lambda task: task.text)
@@ -105,14 +105,14 @@ def _match_tasks(old: Story | None, new: Story) -> dict[str, Task]:
 
 
 def match(old: Sequence[Story], new: Sequence[Story]) -> dict[str, str]:
-    """For each story of a new plan that an old one has too, its old id."""
+    """The old id of each story of a new plan that is also in the old plan."""
     return {after.id: before.id for before, after in _pair(old, new, lambda story: story.id, spell)}
 
 
 def _pair(
     old: Sequence[Item], new: Sequence[Item], name: Callable[[Item], str], spell: Callable[[Item], str]
 ) -> list[tuple[Item, Item]]:
-    """The same by name and words; then by words; then by a title that only one has; then those most alike."""
+    """Pairs by name and words; then by words; then by a unique title; then the most similar ones."""
     pairs: list[tuple[Item, Item]] = []
     rest, left = list(old), list(new)
     own = _find_single([old, new], lambda one: _first_line(spell(one)))
@@ -129,13 +129,13 @@ def _first_line(text: str) -> str:
 
 
 def _find_single(sides: Sequence[Sequence[Item]], spell: Callable[[Item], str]) -> dict[str, str]:
-    """The words that no side has twice. A second "Tests" is another story, whatever else is reworded in it."""
+    """The texts that no side has twice. A second "Tests" is another story, whatever else is reworded in it."""
     counts = [Counter(map(spell, side)) for side in sides]
     return {text: text for text in {*counts[0], *counts[1]} if all(count[text] <= 1 for count in counts)}
 
 
 def _pair_by(old: Sequence[Item], new: Sequence[Item], key: Callable[[Item], Hashable]) -> Iterator[tuple[Item, Item]]:
-    """Those with one key; where several have it, in their order."""
+    """Pairs with the same key; if several have it, in order."""
     waiting: dict[Hashable, list[Item]] = {}
     for one in old:
         waiting.setdefault(key(one), []).append(one)
@@ -147,7 +147,7 @@ def _pair_by(old: Sequence[Item], new: Sequence[Item], key: Callable[[Item], Has
 def _pair_alike(
     old: Sequence[Item], new: Sequence[Item], name: Callable[[Item], str], wording: _Wording[Item]
 ) -> list[tuple[Item, Item]]:
-    """Those with the most words in common first, and of these the ones that kept their number."""
+    """Pairs with the most words in common first; among equals, those with the same number first."""
     before, after = ([wording.read(one) for one in side] for side in (old, new))
     is_much = len(old) * len(new) > _MOST_COMPARED
     scores = [
@@ -164,7 +164,7 @@ def _pair_alike(
 
 
 class _Words(Struct, frozen=True):
-    """What a story, or a task, says that no other one says."""
+    """The text of a story or task that no other one has."""
 
     lines: frozenset[str]
     words: Counter[str]
@@ -172,7 +172,7 @@ class _Words(Struct, frozen=True):
 
 
 class _Wording(Generic[Item]):
-    """How alike two stories, or tasks, are. "A test proves it" says nothing if it stands below every heading."""
+    """How similar two stories or tasks are. "A test proves it" means nothing if it is below every heading."""
 
     def __init__(self, sides: Sequence[Sequence[Item]], spell: Callable[[Item], str]) -> None:
         self._spell = spell
@@ -188,7 +188,7 @@ class _Wording(Generic[Item]):
 
     @staticmethod
     def compare(one: _Words, other: _Words) -> float:
-        """From 0 to 1. A whole line of its own is enough."""
+        """From 0 to 1. One whole unique line in common is enough."""
         least = _ALIKE if one.lines & other.lines else 0.0
         return max(least, _share(one.words, other.words), _share(one.parts, other.parts))
 
@@ -196,12 +196,12 @@ class _Wording(Generic[Item]):
 def _share(one: Counter[str], other: Counter[str]) -> float:
     sizes = sorted([one.total(), other.total()])
     if 2 * sizes[0] < _ALIKE * sum(sizes) or not sizes[0]:
-        return 0.0  # too different in length; counting takes long for a big plan
+        return 0.0  # too different in length; counting takes long in a big plan
     return 2 * sum(min(count, other[part]) for part, count in one.items() if part in other) / sum(sizes)
 
 
 def spell(story: Story) -> str:
-    """The words of a story: its title first, and no number of it or of its tasks."""
+    """The words of a story, title first, without the numbers of the story and its tasks."""
     return "\n".join([story.title.strip(), (story.description or "").strip(), *(task.text for task in story.tasks)])
 
 

@@ -1,7 +1,7 @@
-"""The git folder of a working tree as a box has it: one of its own, made anew for each attempt.
+"""The git folder of a working tree in a box: a private one, created anew for each attempt.
 
-An agent may commit, stage, switch: that changes HEAD and the index of its working tree, and its objects are in a
-quarantine. Git outside of the box must not see any of that: it would look for objects which the repository has not.
+An agent may commit, stage and switch: that changes HEAD and the index of its working tree, and its objects are in
+quarantine. Git outside the box must not see any of that: it would look for objects that the repository lacks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ALSO = ("config.worktree", "info/sparse-checkout")
 
 
 class PrivateGit:
-    """Where it is, below a folder of ours."""
+    """The private git folder, below `store`."""
 
     def __init__(self, repository: Repository, store: str, top: str) -> None:
         self._repository = repository
@@ -38,7 +38,7 @@ class PrivateGit:
         )
 
     def renew(self, tip: str) -> None:
-        """HEAD is at a commit, and the index is ours."""
+        """Sets HEAD to a commit, and copies ralphtool's index."""
         layers.make_empty(self._folder)
         texts = {"HEAD": tip, "commondir": "../..", "gitdir": os.path.join(self._top, ".git")}
         for name, text in texts.items():
@@ -57,7 +57,7 @@ class PrivateGit:
 
 
 def replace_changed(path: str, data: bytes) -> None:
-    """Writes a file unless it is so already: this is done before every program, and a write that lasts takes time."""
+    """Writes a file if its contents differ: this happens before every program, and a synced write takes time."""
     try:
         is_same = files.read(path) == data
     except OSError:

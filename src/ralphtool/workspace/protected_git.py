@@ -1,4 +1,4 @@
-"""Git's own files and refs, which an agent has no business with: noticed when touched, and put back."""
+"""Git's own files and refs, which an agent must not change: changes are detected and reverted."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
 
 _INFO = ("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout")
-_OWN = ("config.worktree", "HEAD")  # of one working tree alone
+_OWN = ("config.worktree", "HEAD")  # of one working tree
 _FILES = (*_OWN, "config", "logs/refs/stash", *_INFO)
-_HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # what installing a common package sets
+_HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # set by installing a common package
 _LARGEST = 4 << 20
 
 
 class _SavedFile(Struct, frozen=True):
-    data: bytes  # of a link: where it leads
+    data: bytes  # of a link: its target
     mode: int
     is_link: bool = False
 
 
 class _GitRecord(Struct, frozen=True):
-    """What is written down of it."""
+    """The saved state, as it is written to disk."""
 
     paths: list[str]
     files: dict[str, _SavedFile]
@@ -40,9 +40,9 @@ class _GitRecord(Struct, frozen=True):
 
 
 class ProtectedGit:
-    """What was there before an agent began.
+    """The state before an agent began.
 
-    `shared`: people may be at work in other trees of the repository, so what all of them use is none of our business.
+    `shared`: people may work in other worktrees of the repository, so files that all of them use are left alone.
     """
 
     def __init__(self, repository: Repository, branch: str, *, shared: bool) -> None:
@@ -51,8 +51,8 @@ class ProtectedGit:
         self.shared = shared or bool(_list_names(os.path.join(repository.common, "worktrees")))
         self._files: dict[str, _SavedFile | None] = {}
         self._refs: dict[str, str] | None = None
-        self.tip = ""  # what the branch was on
-        self.is_out_of_reach = False  # an agent can't touch it: what changes is its user's doing
+        self.tip = ""  # the branch's commit
+        self.is_out_of_reach = False  # an agent can't touch it: changes are the user's
 
     def remember(self, tip: str) -> None:
         if self.is_out_of_reach:
@@ -76,13 +76,13 @@ class ProtectedGit:
         return os.path.join(layout.in_git(self.repository.gitdir), "internals.json")
 
     def _write(self) -> None:
-        """For a run that is killed: the next one has to know what was there."""
+        """After a kill, the next run needs to know the old state."""
         inside = {path: one for path, one in self._files.items() if one}
         known = _GitRecord(list(self._files), inside, self._refs, self.tip)
         files.replace(self._record_path, msgspec.json.encode(known))
 
     def recover(self) -> list[GuardFinding]:
-        """Puts back what an agent touched before its run was killed."""
+        """Reverts an agent's changes from before its run was killed."""
         try:
             known = typed.decode(files.read(self._record_path), _GitRecord)
         except (FileNotFoundError, msgspec.DecodeError):
@@ -95,7 +95,7 @@ class ProtectedGit:
         files.remove(self._record_path)
 
     def restore_changed(self) -> list[GuardFinding]:
-        """What differs now; it is put back as it was."""
+        """Reverts the changes, and returns a finding for each."""
         self.unlock()
         if self.is_out_of_reach:
             return []
@@ -105,9 +105,9 @@ class ProtectedGit:
         return found
 
     def unlock(self) -> None:
-        """A git command that was killed leaves its lock behind, and nobody is at work now who could hold it.
+        """A killed git command leaves its lock behind, and no program that could hold it is running now.
 
-        What others work with has locks of theirs."""
+        Locks in a shared folder are left alone: other processes may hold them."""
         own = self.repository.gitdir
         for place in {own} if self.shared and own != self.repository.common else {own, self.repository.common}:
             for name in ("index.lock", "HEAD.lock", "config.lock", "packed-refs.lock", f"{self.branch}.lock"):
@@ -137,7 +137,7 @@ class ProtectedGit:
         ]
 
     def _keep_copy(self, path: str) -> None:
-        """Of what stood there: it may have been its user after all. Git's own files change with every switch."""
+        """Keeps the changed file: the user may have changed it after all. HEAD is left out: every switch changes it."""
         inside = os.path.relpath(path, self.repository.common)
         if os.path.isfile(path) and os.path.basename(path) != "HEAD":
             folder = os.path.join(layout.in_git(self.repository.common), "touched")
@@ -150,12 +150,12 @@ class ProtectedGit:
     # --- refs -----------------------------------------------------------------------------------
 
     def _read_refs(self) -> dict[str, str]:
-        """Branches and tags, but for those that runs of ours are moving."""
+        """Branches, tags and the stash, except branches that runs move."""
         every = self.repository.refs("refs/heads", "refs/tags", "refs/stash")
         return {name: value for name, value in every.items() if not name.startswith(layout.BRANCHES)}
 
     def _restore_refs(self) -> list[GuardFinding]:
-        """What was there and is elsewhere now is put back. New refs do no harm, and may be somebody else's."""
+        """Restores refs that were moved. New refs do no harm, and may be the user's."""
         if self._refs is None:
             return []
         now = self._read_refs()
@@ -194,7 +194,7 @@ def _restore_file(path: str, before: _SavedFile | None) -> None:
 
 
 def _is_harmless(path: str, before: _SavedFile | None, after: _SavedFile | None) -> bool:
-    """A branch that an agent switched to and back, or a setting that installing packages makes."""
+    """A branch that an agent switched to and back, or a setting from installing packages."""
     if os.path.basename(path) == "HEAD":
         return True
     if os.path.basename(path) != "config" or before is None or after is None:
@@ -205,5 +205,5 @@ def _is_harmless(path: str, before: _SavedFile | None, after: _SavedFile | None)
 
 
 def remove_index_lock(index: str) -> None:
-    """Only a killed run of ours can have left it: nobody else uses this index."""
+    """Only a killed run can have left it: nothing else uses this index."""
     files.clear(f"{index}.lock")

@@ -1,7 +1,7 @@
-"""Our own files in the project, which an agent has no business with: noticed when touched, and put back.
+"""ralphtool's own files in the project, which an agent must not change: changes are detected and reverted.
 
-The history is the exception that needs care: other runs and people add to it at any time, and nothing of theirs may be
-lost. What grew in the ordinary way is left; anything else is put back.
+The history is a special case: other runs and people add to it at any time, and none of that may be lost. Ordinary
+growth is kept; any other change is reverted.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ _HISTORY = (layout.HISTORY, layout.HISTORY_APART, "progress.journal")
 class _SavedCopy(Struct, frozen=True):
     version: tuple[int, ...]
     mode: int
-    is_foreign: bool = False  # another program's, which may write it at any time: there is no copy
+    is_foreign: bool = False  # belongs to another program, which may write it at any time: there is no copy
 
 
 class _StateRecord(Struct, frozen=True):
-    """What is written down beside the copies, for a run that is killed."""
+    """Written next to the copies, in case the run is killed."""
 
     known: dict[str, _SavedCopy | None]
 
 
 class ProtectedState:
-    """What was in `.ralph` before an agent began, as far as a run of one change depends on it.
+    """The files in `.ralph` that a run of one change depends on, as they were before an agent began.
 
-    The copies lie in a private folder, so that a run that is killed can be put right by the next one.
+    The copies are in a private folder, so that the next run can recover from a kill.
     """
 
     def __init__(self, root: str, change: str, session_id: str, *, is_out_of_reach: bool = False) -> None:
-        """`is_out_of_reach`: no agent can write there, so what changes is the user's doing."""
+        """`is_out_of_reach`: no agent can write there, so changes are the user's."""
         self.folder = layout.folder(root)
         self._is_out_of_reach = is_out_of_reach
         self.names = ("config.toml", *_HISTORY, f"standing/{change}.json", f"locks/{change}.lock")
@@ -57,7 +57,7 @@ class ProtectedState:
         self._known: dict[str, _SavedCopy | None] = {}
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
         self._state: SessionState | None = None
-        # Without records nobody can tell: then it may have been at work until now.
+        # Without records this is unknown: then it may have been running until now.
         self._last_sign = locks.read_last_heartbeat(root, session_id) or time.time()
 
     def remember(self, state: SessionState) -> None:
@@ -86,26 +86,26 @@ class ProtectedState:
             self._known[name] = _SavedCopy((), 0, is_foreign=True)
         elif known is None or known.version != version:
             files.make_private_folders(self._copies)
-            # In one step: half a copy would be put back by the run after a kill.
+            # In one step: after a kill, the next run would restore half a copy.
             shutil.copyfile(path, f"{self._copy_path(name)}.new")
             os.replace(f"{self._copy_path(name)}.new", self._copy_path(name))
             self._known[name] = _SavedCopy(version, os.stat(path).st_mode & 0o777)
 
     def _is_foreign(self, name: str) -> bool:
-        """Whether another program keeps its own file under that name."""
+        """Whether the file under that name belongs to another program."""
         known = self._known.get(name)
         if name != layout.HISTORY or (known is not None and not known.is_foreign):
             return False
         try:
             return neighbour.is_foreign_file(os.path.join(self.folder, name))
         except (RalphError, OSError):
-            return False  # a link or a folder is none of theirs
+            return False  # a link or a folder does not belong to another program
 
     def _copy_path(self, name: str) -> str:
         return os.path.join(os.path.dirname(self._copies), f"copy-of-{name.replace('/', '-')}")
 
     def recover(self) -> list[GuardFinding]:
-        """Puts back what an agent changed before its run was killed."""
+        """Reverts an agent's changes from before its run was killed."""
         try:
             self._known = typed.decode(files.read_private(self._copies), _StateRecord).known
         except (FileNotFoundError, msgspec.DecodeError):
@@ -117,7 +117,7 @@ class ProtectedState:
         return found
 
     def _is_whole(self, name: str, known: _SavedCopy) -> bool:
-        """Whether there is a copy of the version that is written down. No agent had begun when it was not made yet."""
+        """Whether there is a copy of the recorded version. Without a copy, no agent had begun."""
         if known.is_foreign:
             return True
         try:
@@ -128,7 +128,7 @@ class ProtectedState:
     # --- afterwards -----------------------------------------------------------------------------
 
     def restore_changed(self, keep_in: str, prd_ids: Collection[str], *, is_over: bool = False) -> list[GuardFinding]:
-        """What an agent changed. It is put back, and what stood there is kept in a folder."""
+        """Reverts an agent's changes, and returns a finding for each. The changed files are kept in `keep_in`."""
         if self._is_out_of_reach:
             return [] if is_over else self._repair_session()
         for name in ("", "standing", "questions", "steering", "runs", "locks"):
@@ -147,7 +147,7 @@ class ProtectedState:
         return found if is_over else found + self._repair_session()
 
     def _is_newer(self, name: str) -> bool:
-        """Whether somebody changed a file when the run was over already: then it was no agent."""
+        """Whether a file was changed after the run had ended: then it was not the agent."""
         try:
             return os.lstat(os.path.join(self.folder, name)).st_ctime > self._last_sign + locks.HEARTBEAT_SECONDS
         except OSError:
@@ -163,7 +163,7 @@ class ProtectedState:
         try:
             return files.read(os.path.join(self.folder, name)) != files.read(self._copy_path(name))
         except OSError:
-            return True  # a folder in its place, perhaps
+            return True  # perhaps a folder is in its place
 
     def _restore_file(self, name: str, keep_in: str) -> None:
         path = os.path.join(self.folder, name)
@@ -177,18 +177,18 @@ class ProtectedState:
             self._known[name] = _SavedCopy(_file_version(path) or (), known.mode)
 
     def _has_only_grown(self, prd_ids: Collection[str]) -> bool:
-        """Whether somebody else only added to the history, and nothing about this change's stories."""
+        """Whether the history was only added to, and not about this change's stories."""
         import tempfile
 
         if self._known.get(layout.HISTORY) is None and self._is_foreign(layout.HISTORY):
-            return False  # a document that is none of ours now hides what will be ours
+            return False  # another program's document would now hide ralphtool's
         with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
             place = layout.folder(folder)
             os.mkdir(place)
             for name in _HISTORY:
                 known = self._known.get(name)
                 if known and known.is_foreign:
-                    files.create(os.path.join(place, name), b"[]", 0o600)  # whatever it held: ours is beside it
+                    files.create(os.path.join(place, name), b"[]", 0o600)  # whatever it has: ralphtool's is separate
                 elif known:
                     shutil.copyfile(self._copy_path(name), os.path.join(place, name))
             try:
@@ -198,7 +198,7 @@ class ProtectedState:
         return _is_growth(before, now, prd_ids)
 
     def _repair_session(self) -> list[GuardFinding]:
-        """The session's file lies in a private folder, but an agent is the same user."""
+        """The session file is in a private folder, but an agent runs as the same user."""
         try:
             session.load(self.session_id)
         except (CorruptState, SessionNotFound):
@@ -210,14 +210,14 @@ class ProtectedState:
         return []
 
     def restore_interrupted(self) -> None:
-        """The run ends in the middle of an iteration: what its agent has changed is put back."""
+        """The run ends in the middle of an iteration: its agent's changes are reverted."""
         if self._known:
             self._last_sign = time.time()
             self._forget_own()
             self.restore_changed(os.path.join(self.folder, "runs", self.session_id, "touched"), (), is_over=True)
 
     def _forget_own(self) -> None:
-        """What the run itself wrote last is not the agent's doing."""
+        """The run itself wrote these files last, not the agent."""
         self._known = {name: one for name, one in self._known.items() if not name.startswith(("standing/", "locks/"))}
 
     def forget(self) -> None:
@@ -226,14 +226,14 @@ class ProtectedState:
 
 
 def ensure_real_folder(folder: str) -> None:
-    """A folder where a folder belongs, whatever an agent put in its place."""
+    """Ensures that a folder exists, whatever an agent put in its place."""
     if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
         os.unlink(folder)
     os.makedirs(folder, exist_ok=True)
 
 
 def _remove_if_no_folder(folder: str) -> None:
-    """A folder that is not there yet need not be there."""
+    """Unlike `ensure_real_folder`, creates nothing: the folder need not exist."""
     if os.path.lexists(folder) and (os.path.islink(folder) or not os.path.isdir(folder)):
         os.unlink(folder)
 

@@ -1,7 +1,7 @@
-"""A git repository that a loop and its workers share: what one of them pushes the others fetch, by name.
+"""A git repository that a loop and its workers share: one pushes a ref, and the others fetch it by name.
 
-A ref that is pushed as new is pushed once: whoever comes second is told that it is there. That is all the agreement
-that machines need which may be paused, cut off from each other, and started twice.
+A new ref can be pushed only once: a second push fails, since it exists. That is all the coordination that the machines
+need, although they may be paused, cut off from each other, or started twice.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 _LOGIN = re.compile(r"(?<=://)[^\s]*@(?=[^/@\s]+(?:/|$|\s))")
 _SSH_PASSWORD = re.compile(r"(?<=ssh://)([^:@/\s]*)(:[^\s]*)?@(?=[^/@\s]+(?:/|$|\s))")
-_TRIES, _PAUSE = 3, 0.5  # of what the network may have failed, and seconds before the second
+_TRIES, _PAUSE = 3, 0.5  # for network failures, and seconds before the second try
 _LONGEST = 300.0  # seconds that a push or a fetch may take
 _PLAIN_FILES = (b"100644", b"100755")
 
 
 def hide_login(text: str) -> str:
-    """A text without the logins of URLs in it. The user names of ssh stay: they are needed, and no secret."""
+    """A text without the logins in its URLs. User names of ssh stay: they are needed, and not secret."""
     kept = _SSH_PASSWORD.sub(lambda found: f"{found[1]}\0" if found[1] else "", text)
     return _LOGIN.sub("", kept).replace("\0", "@")
 
@@ -40,22 +40,22 @@ class Remote:
             raise GitError(f"{url} is not a git repository: correct executor.remote")
         self.repository = repository
         self.url = url
-        # A connection that is dead, or a question for a password: nobody would end it, or answer.
+        # Nothing would end a dead connection otherwise, or answer a password prompt.
         self._git = repository.for_network(_LONGEST)
 
     def push_new(self, ref: str, commit: str, upon: Mapping[str, str] | None = None) -> bool:
-        """Makes a ref; False if there is one already that somebody else has made.
+        """Creates a ref; False if another process has already created it.
 
-        `upon` are refs that have to be what they were: who comes too late leaves nothing behind.
+        `upon` are refs that must not have moved: a push that comes too late leaves nothing behind.
         """
         return self._push_if(ref, "", commit, upon or {})
 
     def replace(self, ref: str, old: str, new: str | None) -> bool:
-        """Moves or removes a ref; False if it is not what it was any more."""
+        """Moves or removes a ref; False if it has changed meanwhile."""
         return self._push_if(ref, old, new, {})
 
     def _push_if(self, ref: str, old: str, new: str | None, upon: Mapping[str, str]) -> bool:
-        """Tried again unless somebody else was first: a push may also have worked, and not have said so."""
+        """Retries unless another process was first; a failed push may have succeeded without reporting it."""
         leases = [f"--force-with-lease={name}:{commit}" for name, commit in {ref: old, **upon}.items()]
         moves = [f"{commit or ''}:{name}" for name, commit in {ref: new, **upon}.items()]
         for turn in range(_TRIES):
@@ -74,11 +74,11 @@ class Remote:
         raise AssertionError("the last turn returns, or raises")
 
     def try_push(self, ref: str, commit: str) -> None:
-        """Raises what a push would, as far as that is known beforehand. Nothing is pushed."""
+        """Raises the error that a push would raise, as far as a dry run shows. Nothing is pushed."""
         self._run("push", "--quiet", "--dry-run", self.url, f"+{commit}:{ref}")
 
     def push(self, refs: Mapping[str, str | None]) -> None:
-        """Moves, makes or removes (None) refs, whatever they were."""
+        """Moves, creates or removes (None) refs, whatever they were before."""
         if refs:
             self._run("push", "--quiet", self.url, *(f"+{commit or ''}:{ref}" for ref, commit in refs.items()))
 
@@ -90,7 +90,7 @@ class Remote:
         return {ref: commit for commit, _, ref in (line.partition("\t") for line in listed if line)}
 
     def fetch(self, ref: str) -> str | None:
-        """Brings a ref and all that it needs; None if there is no such ref. Nothing else is fetched."""
+        """Fetches a ref and the objects that it needs, and nothing else; None if there is no such ref."""
         options = ("--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance")
         for turn in range(_TRIES):
             try:
@@ -123,13 +123,13 @@ def write_files(repository: Repository, contents: Mapping[str, bytes]) -> str:
 
 
 def list_plain(folder: str) -> list[str]:
-    """The plain files below a folder, as seen from there."""
+    """The plain files below a folder, relative to it."""
     found = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in names]
     return sorted(os.path.relpath(path, folder) for path in found if os.path.isfile(path) and not os.path.islink(path))
 
 
 def read_folder(repository: Repository, tree: str, folder: str) -> None:
-    """Makes a folder of the files of a tree. A tree with anything but plain files is refused: others made it."""
+    """Writes the files of a tree to a folder. A tree with anything but plain files is refused: it is not trusted."""
     listed = repository.run("ls-tree", "-r", "-z", "--full-tree", tree).split(b"\0")
     rows = [line.partition(b"\t") for line in listed if line]
     if not all(_is_safe(about, path) for about, _, path in rows):
@@ -148,7 +148,7 @@ def _is_safe(about: bytes, path: bytes) -> bool:
 
 @contextmanager
 def _open_scratch(repository: Repository) -> Iterator[Repository]:
-    """The same repository with an index that is gone afterwards."""
+    """The same repository with an index that is removed afterwards."""
     index = os.path.join(os.path.dirname(repository.index), f"scratch-{os.urandom(8).hex()}")
     own = repository.with_index(index)
     os.makedirs(os.path.dirname(index), exist_ok=True)

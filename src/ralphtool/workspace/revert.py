@@ -1,4 +1,4 @@
-"""Trees made of other trees: an attempt upon newer work, work taken back, boxes set. No file is checked out for it."""
+"""Trees made from other trees: an attempt on newer work, reverted work, ticked boxes. No file is checked out."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 class MergedTree(Struct, frozen=True):
-    """What a merge gave. With conflicts, the tree is of no use."""
+    """The result of a merge. With conflicts, the tree contains conflict markers."""
 
     tree: str
     conflicts: tuple[str, ...] = ()
 
 
 class RevertedTree(Struct, frozen=True):
-    """A tree without the work of some stories, the newest of them first."""
+    """A tree without the work of some stories, newest first."""
 
     tree: str
     stories: tuple[str, ...]
@@ -50,7 +50,7 @@ class SpecPlace(Struct, frozen=True):
 
     @contextmanager
     def open(self, tree: str) -> Iterator[Spec]:
-        """The spec as a tree has it, while the block runs; changes of it go nowhere."""
+        """The spec as a tree has it, while the block runs; changes to it are lost."""
         with spec_files.copy_spec_files(self.repository, self.root, self.change, tree, self.ref) as folder:
             yield specs.open(folder, self.change, self.ref)
 
@@ -99,7 +99,7 @@ def _read_files(folder: str) -> dict[str, bytes]:
 
 
 def write_blobs(repository: Repository, tree: str, changed: Mapping[str, bytes | None]) -> str:
-    """The tree with other contents of some files; None for one that goes."""
+    """The tree with new contents of some files; None removes a file."""
     if not changed:
         return tree
     with open_own_index(repository) as own:
@@ -120,7 +120,7 @@ def write_blobs(repository: Repository, tree: str, changed: Mapping[str, bytes |
 
 
 def merge(repository: Repository, base: str, ours: str, theirs: str) -> MergedTree:
-    """A merge of three trees. The commits around them are there so that every git knows which one is the base."""
+    """A merge of three trees. They are wrapped in commits so that every version of git knows which one is the base."""
     below = repository.commit(base, [], "base\n")
     return merge_commits(repository, *(repository.commit(tree, [below], "side\n") for tree in (ours, theirs)))
 
@@ -137,7 +137,7 @@ def merge_commits(repository: Repository, *sides: str) -> MergedTree:
 
 
 def merge_attempt(place: SpecPlace, attempt: str, tip: str) -> MergedTree:
-    """What an attempt did, upon a newer checkpoint; where only the spec does not fit, with that of the checkpoint."""
+    """An attempt's work on a newer checkpoint; if only the spec conflicts, with the checkpoint's spec."""
     repository = place.repository
     before, after, now = (repository.tree_of(one) for one in (f"{attempt}^", attempt, tip))
     if before == now:
@@ -148,13 +148,13 @@ def merge_attempt(place: SpecPlace, attempt: str, tip: str) -> MergedTree:
     return merge(repository, place.take_from(before, now), now, place.take_from(after, now))
 
 
-# --- taking work back -------------------------------------------------------------------------------
+# --- reverting work ---------------------------------------------------------------------------------
 
 
 def revert(place: SpecPlace, checkpoints: Mapping[str, str], story: str, tip: str) -> RevertedTree:
-    """The tip without the work of a story, and without that of later stories which changed the same lines.
+    """The tip without the work of a story, and without that of later stories that changed the same lines.
 
-    `checkpoints` are the stories with their commits, the oldest first. The spec stays as it is.
+    `checkpoints` has the stories with their commits, oldest first. The spec stays as it is.
     """
     later = list(checkpoints)[list(checkpoints).index(story) + 1 :]
     taken = [story]
@@ -176,7 +176,7 @@ def revert(place: SpecPlace, checkpoints: Mapping[str, str], story: str, tip: st
 
 
 def _take_back(place: SpecPlace, commits: Sequence[str], tip: str) -> tuple[str, tuple[str, ...]]:
-    """The tree without some commits, taken back in this order; or the paths at which that fails."""
+    """The tree without some commits, reverted in this order; and the paths of conflicts, if it fails."""
     repository = place.repository
     tree = kept = repository.tree_of(tip)
     for commit in commits:

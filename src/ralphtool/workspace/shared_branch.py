@@ -1,7 +1,7 @@
-"""The branch of a change that its user may commit to while a run does: nothing of either is overwritten.
+"""The branch of a change, to which the user may commit during a run: no commit of either is overwritten.
 
-The branch moves only from where it was looked at. What its user committed meanwhile is merged with the work of the run;
-where that can't be, the branch stays as the user has it, and the work is kept.
+The branch moves only from the commit that was read. The user's commits are merged with the work of the run; if that
+fails, the branch stays as the user has it, and the work is kept.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TRIES = 10
-_PATIENCE = 60.0  # seconds for a git command of the user's, which may wait for a message to be written
+_PATIENCE = 60.0  # seconds for a git command of the user, which may wait for a commit message
 _TICK = 0.1
 
 
 class BranchConflict(Exception):
-    """The branch is not what the work was done upon, and the work does not fit on top of it."""
+    """The branch has moved since the work began, and the work can't be merged into it."""
 
 
 class SharedBranch:
@@ -39,7 +39,7 @@ class SharedBranch:
         self._must_end = must_end
 
     def find_newer(self, tip: str) -> str | None:
-        """What its user committed upon our last checkpoint; None if there is nothing."""
+        """The user's newest commit on top of the last checkpoint; None if there is none."""
         if self._repository.read_loose(self._ref) == tip:
             return None
         found = self._repository.resolve(self._ref)
@@ -49,7 +49,7 @@ class SharedBranch:
         return found
 
     def move(self, old: str, new: str) -> str:
-        """Moves it from one commit to the next, or to a merge with what its user committed. Returns where it is."""
+        """Moves it from one commit to the next, or to a merge with the user's commits. Returns its new commit."""
         for _ in range(_TRIES):
             found = self._repository.resolve(self._ref)
             goal = new if found in (None, old) else self._merge(str(found), old, new)
@@ -79,9 +79,10 @@ class SharedBranch:
             raise BranchConflict(f"{self._name} was moved to {found[:10]}, which lacks the run's checkpoint {tip[:10]}")
 
     def _move_checked_out(self, old: str, new: str) -> None:
-        """Where the user is on the branch, a commit of theirs would take our work back if their files stayed behind.
+        """If the user has the branch checked out, their next commit would revert the run's work if their files stayed
+        behind.
 
-        The files come before the branch: after a kill they have what the branch gets next."""
+        The files move before the branch: after a kill they have what the branch gets next."""
         for place in list_checked_out(self._repository, self._ref):
             self._wait_for_index(place)
             move_files(place, old, new)
@@ -93,7 +94,7 @@ class SharedBranch:
 
 
 def list_checked_out(repository: Repository, ref: str) -> list[Repository]:
-    """The user's working trees that are on a branch."""
+    """The user's working trees in which a branch is checked out."""
     listed = repository.text("worktree", "list", "--porcelain").split("\n\n")
     rows = [dict(line.partition(" ")[::2] for line in one.split("\n")) for one in listed]
     ours = os.path.join(os.path.realpath(layout.in_git(repository.common)), "")
@@ -103,7 +104,7 @@ def list_checked_out(repository: Repository, ref: str) -> list[Repository]:
 
 
 def move_files(place: Repository, old: str, new: str, *options: str) -> None:
-    """From one tree to another, with what was changed in other files; refused where that would lose anything."""
+    """Moves files from one tree to another, and keeps changes in other files; refused if anything would be lost."""
     try:
         place.run("read-tree", "-m", "-u", *options, old, new, own_index=False)
     except GitError as error:

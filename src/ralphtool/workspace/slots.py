@@ -1,4 +1,4 @@
-"""The boxes of a change beside its first one, where stories are worked on side by side."""
+"""The additional boxes of a change, for working on stories side by side."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make_slot(first: Box, project: str, slot: int, must_end: Callable[[], bool])
 
 
 def take_up_left(repository: Repository, project: str, change: str) -> list[str]:
-    """Keeps the work that a killed run has left in its slots, and removes them; returns what is worth telling."""
+    """Keeps the work that a killed run left in its slots, and removes them; returns notices."""
     before = repository.refs(layout.INTERRUPTED)
     for name in layout.list_slots(repository.common, change):
         place = Box(repository, project, change, slot=int(name.rpartition("@")[2]))
@@ -35,15 +35,15 @@ def take_up_left(repository: Repository, project: str, change: str) -> list[str]
 
 def _keep_work(place: Box) -> None:
     try:
-        place.open(place.change, ())  # which keeps what was cut off
+        place.open(place.change, ())  # keeps interrupted work
         place.close()
     except (GitError, OSError):
-        pass  # whatever is left of it can't be read any more
+        pass  # the rest of it can no longer be read
 
 
 def remove_slots(repository: Repository, *names: str) -> None:
-    """Working trees of ours, with all that belongs to them. Their boxes go last: by those a run which is killed
-    meanwhile is known to the next one."""
+    """Removes worktrees of ralphtool, with everything that belongs to them. Their boxes are removed last: if this is
+    killed, the next run finds the slots by them."""
     ours = layout.in_git(repository.common)
     for name in names:
         layers.remove_folder(os.path.join(ours, "worktrees", name))

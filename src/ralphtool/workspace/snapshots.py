@@ -1,4 +1,4 @@
-"""What a workspace is taken down as."""
+"""The saved state of a workspace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WorkspaceSnapshot(Struct, frozen=True):
-    """What a workspace held when an agent had ended. `trouble` says why it could not be taken down, if so."""
+    """The contents of a workspace after an agent ended. `trouble` says why they could not be saved, if so."""
 
     tree: str | None
     paths: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class WorkspaceSnapshot(Struct, frozen=True):
 
 
 class ProtectedWork(Struct, frozen=True):
-    """The work of an iteration that was killed while it was proven."""
+    """The work of an iteration that was killed while it was being proven."""
 
     story: str
     entry: str
@@ -33,7 +33,7 @@ class ProtectedWork(Struct, frozen=True):
 
 
 def build_changes(changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> tuple[FileChange, ...]:
-    """How files differ, with what was read of them; contents that were not read are empty."""
+    """The changed files with the contents that were read; contents that were not read are empty."""
 
     def read(blob: str | None) -> bytes | None:
         return None if blob is None else blobs.get(blob, b"")

@@ -1,4 +1,4 @@
-"""The files of a change as a commit has them, written out."""
+"""Writes out the files of a change as a commit has them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def copy_spec_files(repository: Repository, root: str, change: str, commit: str,
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="ralph-") as place:
-        folder = os.path.join(place, change)  # some changes are called after the folder that they are in
+        folder = os.path.join(place, change)  # some changes are named after their folder
         os.mkdir(folder)
         write_spec_files(repository, root, change, commit, folder, ref)
         yield folder

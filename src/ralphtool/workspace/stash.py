@@ -1,14 +1,14 @@
-"""The user's own work, put aside while the loop uses the working tree, and given back byte for byte.
+"""The user's own work, set aside while the loop uses the working tree, and restored byte for byte.
 
-Files are moved, not copied through git: what git's filters would change, and what git does not keep (modes, times),
-stays as it is. A note beside them says how far we are, so that a kill at any moment can be answered:
+Files are moved, not copied through git: contents that git's filters would change, and properties that git does not keep
+(modes, times), stay as they are. A note next to them records the phase, so that a kill at any moment can be recovered:
 
     leaving    files are being moved aside; the tree is still the user's   -> move them back
-    away       the tree is ours                                           -> check out the user's commit, then as below
+    away       the run uses the tree                                      -> check out the user's commit, then as below
     returning  the tree is the user's again; files are being moved back    -> move the rest back
 
-What git does not know and what stays where it is (ignored files, environments, repositories inside the repository) is
-written down too: nothing of that is ever removed or committed, whatever an agent makes of the ignore rules.
+Untracked files that stay in place (ignored files, environments, repositories inside the repository) are listed too:
+they are never removed or committed, however an agent changes the ignore rules.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _ENVIRONMENT = ("pyvenv.cfg", ".git")
 
 
 def find_under_way(repository: Repository) -> str | None:
-    """What git is in the middle of in the user's tree, by the file that says so."""
+    """The git operation in progress in the user's tree, named by its marker file."""
     return next((name for name in _UNDER_WAY if os.path.lexists(os.path.join(repository.gitdir, name))), None)
 
 
 class StashNote(Struct, frozen=True, kw_only=True):
-    """What has to be given back. Paths are bytes: a name need not be text."""
+    """What must be restored. Paths are bytes: a name need not be text."""
 
     change: str
     run: str
@@ -56,12 +56,12 @@ class StashNote(Struct, frozen=True, kw_only=True):
     commit: str | None  # None: there was no commit yet
     has_index: bool
     moved: tuple[bytes, ...]  # moved aside
-    gone: tuple[bytes, ...]  # known to git, and removed by the user
-    copied: tuple[bytes, ...]  # ignored ones, of which a copy was made
-    left: tuple[bytes, ...]  # not known to git, or repositories of their own: they stay where they are
+    gone: tuple[bytes, ...]  # tracked, but removed by the user
+    copied: tuple[bytes, ...]  # ignored files that were copied
+    left: tuple[bytes, ...]  # untracked, or separate repositories: they stay in place
 
     def list_absent(self) -> list[str]:
-        """What is not in the tree for now, as people write it."""
+        """The files that are not in the tree for now, as text."""
         return [os.fsdecode(path) for path in (*self.moved, *self.gone)]
 
     def list_remaining(self) -> list[str]:
@@ -69,7 +69,7 @@ class StashNote(Struct, frozen=True, kw_only=True):
 
 
 class Stash:
-    """The place in git's own folder where a user's work waits."""
+    """The place in git's own folder where a user's work is kept."""
 
     def __init__(self, repository: Repository, ours: str) -> None:
         self.repository = repository
@@ -110,7 +110,7 @@ class Stash:
             )
 
     def set_aside(self, change: str, run: str, target: str) -> StashNote:
-        """Moves the user's uncommitted work aside, to make way for a tree; tells what there was."""
+        """Moves the user's uncommitted work aside, to make room for a tree; returns the note about it."""
         moved, gone, left = self._classify_files(target)
         self._clear_folder()
         note = StashNote(
@@ -132,26 +132,26 @@ class Stash:
         return self._write_note(structs.replace(note, phase="away"))
 
     def _classify_files(self, target: str) -> tuple[list[str], list[str], list[str]]:
-        """What is moved aside; what the user removed; what stays though git does not know it."""
+        """Files to move aside; files that the user removed; untracked files that stay."""
         listed = self._list_status()
         index = self._list_index()
         submodules = [path for _, mode, path in index if mode == SUBMODULE]
         staying = [path for mark, path in listed if mark == "??" and self._must_stay(path)]
         left = [*staying, *submodules, *self._list_ignored()]
         changed = [path for _, path in listed if path not in staying]
-        hidden = [path for tag, _, path in index if tag == "S" or tag.islower()]  # git was told not to look at them
+        hidden = [path for tag, _, path in index if tag == "S" or tag.islower()]  # skip-worktree or assume-unchanged
         unlike_git = self._find_unlike_git([path for _, _, path in index])
         changed += [*self._find_obstacles(target, Paths(left)), *hidden, *unlike_git]
         wanted = [path for path in _drop_nested(changed) if path not in submodules and not self.ours.cover(path)]
         there = {path: _exists_in_tree(self.repository.top, path) for path in wanted}
         moved = [path for path in wanted if there[path]]
-        # A folder that is moved as a whole takes along what was removed inside of it.
+        # A folder that is moved as a whole includes the files that were removed inside it.
         named = [*(path for _, path in listed), *hidden]
         gone = [path for path in named if not there.get(path, True) or self._is_gone(path, wanted)]
         return moved, [path for path in gone if not self.ours.cover(path)], left
 
     def _clear_folder(self) -> None:
-        """Files without a note are somebody's all the same."""
+        """Files without a note may still be the user's, so they are kept."""
         place = os.path.dirname(self._files)
         number = 1
         while any(names for _, _, names in os.walk(self._files)) and os.path.isdir(place):
@@ -165,7 +165,7 @@ class Stash:
         return path not in wanted and not _exists_in_tree(self.repository.top, path)
 
     def _list_status(self) -> list[tuple[str, str]]:
-        """Folders that git knows nothing of are named as one, unless ours is in them."""
+        """Untracked folders are listed as one entry, unless they contain `.ralph`."""
         found = self._run_status("normal")
         holds_ours = any(Paths([path]).cover(ours) for _, path in found for ours in self.ours.names)
         return self._run_status("all") if holds_ours else found
@@ -176,13 +176,13 @@ class Stash:
         return [(line[:2], line[3:].rstrip("/")) for line in lines]
 
     def _must_stay(self, path: str) -> bool:
-        """A repository of its own, or an installed environment: whoever works here needs it in its place."""
+        """A separate repository, or an installed environment: work here needs it in place."""
         if os.path.basename(path) == "node_modules":
             return True
         return any(os.path.lexists(os.path.join(self._full_path(path), mark)) for mark in _ENVIRONMENT)
 
     def _list_index(self) -> list[tuple[str, str, str]]:
-        """Of every file that git knows, the letter for what git was told about it, its mode and its path."""
+        """For every tracked file: the letter for its flags in the index, its mode and its path."""
         options = ("-z", "-v", "--stage", "--full-name")
         lines = self.repository.list_items("ls-files", *options, ":/", own_index=False)
         rows = [line.partition("\t") for line in lines]
@@ -194,12 +194,12 @@ class Stash:
         return [path.rstrip("/") for path in listed if not self.ours.cover(path.rstrip("/"))]
 
     def _find_obstacles(self, target: str, left: Paths) -> list[str]:
-        """What stays, but has the name of a file in the tree that we check out."""
+        """Files that would stay, but have the name of a file in the tree to check out."""
         tracked = self.repository.list_items("ls-tree", "-r", "-z", "--name-only", "--full-tree", target)
         return [path for path in tracked if left.cover(path) and _exists_in_tree(self.repository.top, path)]
 
     def _find_unlike_git(self, tracked: Sequence[str]) -> list[str]:
-        """Files that git calls unchanged, and would yet write in another way: line ends, filters, modes."""
+        """Files that git calls unchanged but would write differently: line endings, filters, modes."""
         odd = [path for path in tracked if _has_odd_mode(self._full_path(path))]
         return [*odd, *self._find_converted(tracked)]
 
@@ -228,13 +228,13 @@ class Stash:
         return True
 
     def _protect_staged(self) -> None:
-        """What is staged is nowhere else: a `git gc` of an agent's must not take it for rubbish."""
+        """Staged contents exist nowhere else: an agent's `git gc` must not delete them."""
         if os.path.exists(self._index):
             tree = self.repository.tree_of_index(self._index)
             self.repository.set_refs({layout.STAGED: tree} if tree else {})
 
     def _copy_small(self, left: Iterable[str]) -> list[str]:
-        """Copies ignored files that somebody may have written, those in ignored folders too, within reason."""
+        """Copies ignored files that the user may have written, including those in ignored folders, within limits."""
         room = _MOST_BYTES
         copied: list[str] = []
         for path in self._find_small(left):
@@ -266,7 +266,7 @@ class Stash:
     # --- returning ------------------------------------------------------------------------------
 
     def restore(self, check_out: Callable[[StashNote], None]) -> StashNote | None:
-        """Makes everything the user's again. `check_out` makes tree and HEAD be those of the note."""
+        """Restores everything for the user. `check_out` sets tree and HEAD to those of the note."""
         note = self.note()
         if note is None:
             return None
@@ -300,8 +300,8 @@ class Stash:
     def _move_back(self, note: StashNote, *, was_cut_off: bool) -> None:
         for path in map(os.fsdecode, note.moved):
             waiting = os.path.join(self._files, path)
-            if os.path.lexists(waiting):  # else it is back already
-                if was_cut_off:  # somebody may have been at work since
+            if os.path.lexists(waiting):  # otherwise it is already back
+                if was_cut_off:  # the user may have worked here since
                     self._keep_changed(self._full_path(path), path, note.run)
                 files.clear(self._full_path(path))
                 _make_folders_above(self._full_path(path), self.repository.top)
@@ -317,7 +317,7 @@ class Stash:
                 shutil.copy2(copy, place)
 
     def _keep_changed(self, place: str, path: str, run: str) -> None:
-        """An ignored file that is not as it was: an agent changed it, or you did. What it is now is kept as well."""
+        """A file that changed: an agent changed it, or the user did. The changed version is kept too."""
         if os.path.lexists(place):
             kept = os.path.join(self._place, "changed", run, path)
             files.clear(kept)
@@ -325,7 +325,7 @@ class Stash:
 
     def _restore_index(self, note: StashNote) -> None:
         index = os.path.join(self.repository.gitdir, "index")
-        files.clear(f"{index}.lock")  # of an agent that was killed in the middle of a git command
+        files.clear(f"{index}.lock")  # from an agent that was killed during a git command
         if not note.has_index:
             files.clear(index)
             return
@@ -335,7 +335,7 @@ class Stash:
         self.repository.run("update-index", "-q", "--refresh", own_index=False, check=False)
 
     def _rebase_index(self, note: StashNote) -> None:
-        """For somebody who is on the very branch that the run moved: what they had staged, on top of the new commit."""
+        """If the user is on the very branch that the run moved, puts their staged files on top of the new commit."""
         now = self.repository.resolve("HEAD")
         if not note.commit or now == note.commit or note.head != self.repository.head():
             return
@@ -348,13 +348,13 @@ def _as_bytes(paths: Iterable[str]) -> tuple[bytes, ...]:
 
 
 def _drop_nested(paths: Iterable[str]) -> list[str]:
-    """Each once, without those that lie in another one."""
+    """Each path once, without those below another one."""
     every = Paths(paths)
     return [path for path in sorted(every.names) if not every.cover(os.path.dirname(path))]
 
 
 def _exists_in_tree(top: str, path: str) -> bool:
-    """Whether a path is there, and not only behind a link."""
+    """Whether a path exists, and not only through a link."""
     parent = os.path.dirname(path)
     while parent:
         if os.path.islink(os.path.join(top, parent)):
@@ -382,7 +382,7 @@ _PLAIN = 0o666 & ~_MASK
 
 
 def _has_other_ends(words: Sequence[str]) -> bool:
-    """Whether the lines of a file end in another way in the tree than they do in the index: `i/lf w/crlf attr/…`."""
+    """Whether a file has other line endings in the tree than in the index: `i/lf w/crlf attr/…`."""
     if len(words) < 2 or words[1] == "w/":
         return False
     return words[0][2:] != words[1][2:] or ("eol=crlf" in words and words[1] != "w/crlf")
@@ -407,7 +407,7 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _make_folders_above(path: str, top: str) -> None:
-    """Nothing but folders may stand above it."""
+    """Removes files and links in place of the folders above a path."""
     parent = os.path.dirname(path)
     while parent.startswith(top) and parent != top:
         if os.path.lexists(parent) and (os.path.islink(parent) or not os.path.isdir(parent)):
@@ -426,7 +426,7 @@ def _move(source: str, target: str) -> None:
 
 
 def _move_across(source: str, target: str) -> None:
-    """Onto another file system: a copy that is whole before the original goes."""
+    """To another file system: the copy is complete before the original is removed."""
     aside = f"{target}.ralph-aside"
     files.clear(aside)
     if os.path.isdir(source) and not os.path.islink(source):

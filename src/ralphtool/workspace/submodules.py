@@ -1,4 +1,4 @@
-"""Repositories inside the repository, as far as a run has to know of them."""
+"""Repositories inside the repository, as far as a run needs to know about them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def read_head(repository: Repository, path: str) -> str:
 
 
 def find_dirty(repository: Repository) -> list[str]:
-    """Those with files that no commit of theirs has."""
+    """The submodules with uncommitted files."""
     if not os.path.isfile(os.path.join(repository.top, ".gitmodules")):
         return []
     paths = [f":(top,literal){path}" for path in list_registered(repository)]
     options = ("--porcelain=v2", "-z", "--no-renames", "--ignore-submodules=none")
     rows = repository.list_items("status", *options, "--", *paths) if paths else []
-    # As in `1 .M S.M. 160000 160000 160000 <id> <id> <path>`: M is a changed file, U one that is not tracked.
+    # As in `1 .M S.M. 160000 160000 160000 <id> <id> <path>`: M is a changed file, U an untracked one.
     return [row.split(" ", 8)[8] for row in rows if re.match(r"1 .. S.(?:M.|.U) ", row)]
 
 
 def find_embedded(repository: Repository, changed: Sequence[ChangedFile]) -> list[GuardFinding]:
-    """New repositories inside the repository that are no submodules."""
+    """New repositories inside the repository that are not submodules."""
     told = "a repository inside the repository: its files can't be committed"
     new = [one.path for one in changed if one.is_submodule and one.status == "A"]
     known = list_registered(repository) if new else []

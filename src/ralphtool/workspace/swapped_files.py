@@ -1,9 +1,9 @@
-"""Files of an attempt put back as they were, and forth again, in the working tree itself.
+"""Switches files of an attempt between old and new, in the working tree itself.
 
-A proof runs gates on two trees that are in no commit: the work with the tests as they were, and the old source with the
-new tests. To make these trees and check them out takes a dozen git commands. The few files that differ are known, with
-their contents, so they are written instead. Where git would write something else (filters, line ends, submodules, large
-files), this can't be used.
+A proof runs gates on two trees that are not in any commit: the work with the old tests, and the old source with the new
+tests. Creating and checking out these trees takes a dozen git commands. The few files that differ are known, with
+their contents, so they are written directly. If git would write something else (filters, line endings, submodules,
+large files), this can't be used.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ATTRIBUTES = ".gitattributes"
 
 
 class FileState(Struct, frozen=True):
-    """A file as git has it; nothing is there where there is no mode."""
+    """A file as git has it; without a mode, there is no file."""
 
     mode: str = ""
     data: bytes = b""
@@ -40,7 +40,7 @@ GONE = FileState()
 def list_states(
     changed: Iterable[ChangedFile], blobs: Mapping[str, bytes]
 ) -> dict[str, tuple[FileState, FileState]] | None:
-    """What each changed path was and is; None if some of it was not read, or can't be written by us."""
+    """The old and new state of each changed path; None if some were not read, or only git can write them."""
     found: dict[str, tuple[FileState, FileState]] = {}
     for one in changed:
         if one.is_submodule or any(blob and blob not in blobs for blob in (one.old_blob, one.new_blob)):
@@ -56,7 +56,7 @@ def list_states(
 
 
 def is_written_as_it_is(top: str, common: str, paths: Iterable[str]) -> bool:
-    """Whether no attributes of git's can say that a file looks different in the working tree."""
+    """Whether no git attributes can make a file look different in the working tree."""
     paths, folders = list(paths), {""}
     if os.path.lexists(os.path.join(common, "info", "attributes")):
         return False
@@ -69,7 +69,7 @@ def is_written_as_it_is(top: str, common: str, paths: Iterable[str]) -> bool:
 
 
 class SwappedFiles:
-    """The changed files of an attempt, each of which is in place as it was or as it is."""
+    """The changed files of an attempt, each in place in its old or its new state."""
 
     def __init__(self, top: str, states: Mapping[str, tuple[FileState, FileState]]) -> None:
         self._top = top
@@ -77,13 +77,13 @@ class SwappedFiles:
         self._shown = {path: new for path, (_, new) in states.items()}
 
     def has_swapped(self, path: str) -> bool:
-        """Whether something else is in place than the work."""
+        """Whether something other than the work is in place."""
         return path in self._states and self._shown[path] != self._states[path][1]
 
     def show(self, is_old: Callable[[str], bool], contents: Mapping[str, bytes], moment: int) -> None:
-        """Puts some of the files in place as they were, the others as they are, or with other contents."""
+        """Puts some files in place in their old state, the others in their new state, or with other contents."""
         wanted = {path: self._choose(path, is_old, contents) for path in self._states}
-        # What is not as in the work is always written anew: git can't tell whether the last gate has changed it.
+        # Files that differ from the work are always written anew: git can't tell whether the last gate changed them.
         work = {path: new for path, (_, new) in self._states.items()}
         changes = {path: state for path, state in wanted.items() if not state == self._shown[path] == work[path]}
         self._shown |= changes
@@ -98,7 +98,7 @@ class SwappedFiles:
 
 
 def _write_all(top: str, states: Mapping[str, FileState], moment: int) -> None:
-    """First those go that are not just written anew: a file can take the place of a folder. Their time is `moment`."""
+    """First removes files that can't be overwritten, since a file can replace a folder. Written files get `moment`."""
     for path, state in states.items():
         full = os.path.join(top, path)
         if not beneath.is_reached(top, path) or _is_rewritable(full, state):
@@ -108,7 +108,7 @@ def _write_all(top: str, states: Mapping[str, FileState], moment: int) -> None:
             files.remove_empty_above(full, top)
     for path, state in states.items():
         if state.mode:
-            # A gate may have put a link in the place of a folder: it could lead anywhere, and goes.
+            # A gate may have replaced a folder by a link: it could lead anywhere, so it is removed.
             beneath.make_folder(top, os.path.dirname(path))
             _write(os.path.join(top, path), state, moment)
 
@@ -126,7 +126,7 @@ def _write(path: str, state: FileState, moment: int) -> None:
     if state.mode == _LINK:
         os.symlink(state.data, os.fsencode(path))
         return
-    mode = 0o777 if state.mode == _PROGRAM else 0o666  # less what the user's umask takes away
+    mode = 0o777 if state.mode == _PROGRAM else 0o666  # minus the user's umask
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     with os.fdopen(fd, "wb") as file:
         file.write(state.data)

@@ -1,4 +1,4 @@
-"""A working tree with git: put into a state, taken down as a tree, and committed."""
+"""A working tree with git: put into a state, saved as a tree, and committed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MOST_READ = 1_000_000  # bytes of a file that are read for a proof
 
 
 class Tree:
-    """What both kinds of working trees share."""
+    """The code that all kinds of working trees share."""
 
     def __init__(self, repository: Repository, project: str, change: str, slot: int = 0) -> None:
         self.repository = repository
@@ -60,29 +60,29 @@ class Tree:
         self._tip_tree = ""
         self._spared = [self.ours]  # neither checked out nor committed
         self._left = Paths([self.ours])  # never removed
-        self._own_entries: list[bytes] | None = None  # of our folder, as they are in our index; None: not known
-        self._files: str | None = None  # the tree that the files are known to be; None: anything may be there
+        self._own_entries: list[bytes] | None = None  # of `.ralph` in the separate index; None: not known
+        self._files: str | None = None  # the tree that the files are known to match; None: unknown
         self._began_with = ""  # the tree that this iteration began with
         self._lent_index = LentIndex()
         self.ignored = IgnoredFiles(repository, Paths([self.ours]))
         self._protected = self._protected_upon = ""  # the commit that keeps the work, and the one below it
-        self._shown = ""  # the tree that was shown, or taken, last
+        self._shown = ""  # the tree that was last put in place, or taken
         self._last_stamp = 0
         self._swap: SwappedFiles | None = None
         self._proven: dict[str, str] | None = None
-        self._users_tree = ""  # the plan as its user has it, taken last
+        self._users_tree = ""  # the user's version of the plan, as last taken
 
     # --- beginning a run ------------------------------------------------------------------------
 
     def start_branch(self, own_files: Sequence[str], known: str | None, start: str | None) -> list[str]:
-        """Makes the branch if it is not `known`; a change that is not committed yet goes into its first commit."""
+        """Creates the branch if it is not `known`; an uncommitted change goes into its first commit."""
         if known:
             self._advance(known, self.repository.tree_of(known))
             return []
         tree = self.repository.tree_of(start) if start else self.repository.empty_tree
         self.repository.run("read-tree", tree)
         if not start:
-            self.repository.add_all([self.ours])  # an empty tree would have nothing to work on, and all gates green
+            self.repository.add_all([self.ours])  # an empty tree has nothing to work on, and all gates are green
         self._stage_own(own_files)
         grown = self.repository.write_tree()
         first = start
@@ -110,9 +110,9 @@ class Tree:
     # --- an iteration ---------------------------------------------------------------------------
 
     def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
-        self.release()  # what was proven is settled by now
+        self.release()  # the proven work is settled by now
         tree, trouble = self._merge_kept(kept) if kept else (self._tip_tree, None)
-        self._began_with = tree  # also for what was cut off: nobody has looked at that yet
+        self._began_with = tree  # also with interrupted work, which was not judged yet
         if cut_off:
             tree, trouble = self._merge_kept(cut_off)
         self._switch_to(tree)
@@ -121,7 +121,7 @@ class Tree:
         return trouble
 
     def _merge_kept(self, kept: str) -> tuple[str, str | None]:
-        """What an earlier attempt left, upon the last checkpoint."""
+        """The work of an earlier attempt, on top of the last checkpoint."""
         if self.repository.text("rev-parse", "--verify", "--quiet", f"{kept}^", check=False) == self.tip:
             return self.repository.tree_of(kept), None
         try:
@@ -134,10 +134,10 @@ class Tree:
         if self._files == tree:
             return
         self._prepare_look()
-        self._files = None  # until all of them are there
+        self._files = None  # until all of them are in place
         try:
             self.repository.check_out(tree, self._spared)
-        except GitError:  # the disk may be full, or our index the thing that is broken: it can be made anew
+        except GitError:  # the disk may be full, or the separate index broken: it can be rebuilt
             self._free_space()
             self._own_entries = None
             self.repository.run("read-tree", self._tip_tree or tree)
@@ -147,24 +147,24 @@ class Tree:
         self._files = tree
 
     def _set_own_entries(self, tree: str) -> None:
-        """Committed settings are in no checkout of ours: left out of the index, they would seem to be deleted."""
+        """Committed settings are never checked out: if they were not in the index, they would seem to be deleted."""
         own = self.repository.list_entries(tree, [self.ours])
         if own != self._own_entries or not os.path.exists(self.repository.index):
             self.repository.set_entries(tree, [self.ours])
             self._own_entries = own
 
     def _prepare_look(self) -> None:
-        """Before git looks at files that programs have left there."""
+        """Called before git looks at files that programs have left."""
 
     def _free_space(self) -> None:
         try:
             self._remove_unknown()
         except GitError:
-            pass  # git can't tell by an index that is broken
+            pass  # git can't tell with a broken index
         files.clear(self.repository.index)
 
     def _remove_unknown(self) -> None:
-        """What an agent or a command left, and git does not ignore. What was there before us is never touched."""
+        """Removes files that an agent or a command left and git does not ignore. Earlier files are never touched."""
         for path in self.repository.list_unknown_files():
             if not self._left.cover(path):
                 self._remove(path)
@@ -196,13 +196,13 @@ class Tree:
             self.repository.set_refs({self.ref: self.tip})
 
     def _snapshot(self, before: str) -> tuple[str, list[ChangedFile]]:
-        """The tree of all that is there, and what differs. What was there before us, unknown to git, is not in it."""
+        """The tree of all files, and the differences. Untracked files from before the run are not in it."""
         self._prepare_look()
         self.repository.add_all(self._spared)
         tree = self.repository.write_tree()
         changed = self.repository.changed(before, tree) if tree != before else []
         if hidden := [one.path for one in changed if one.status == "A" and self._left.cover(one.path)]:
-            self.repository.drop(hidden)  # an agent has changed what git ignores
+            self.repository.drop(hidden)  # an agent has changed the ignore rules
             self._own_entries = None
             tree = self.repository.write_tree()
             changed = self.repository.changed(before, tree)
@@ -224,7 +224,7 @@ class Tree:
         return build_changes(changed, blobs)
 
     def _build_swap(self, changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> SwappedFiles | None:
-        """None where only git can write the files."""
+        """None if only git can write the files."""
         states = list_states(changed, blobs)
         top, common = self.repository.top, self.repository.common
         return SwappedFiles(top, states) if states is not None and is_written_as_it_is(top, common, states) else None
@@ -269,15 +269,15 @@ class Tree:
             set_time(self.repository.top, one.path, moment)
 
     def _next_stamp(self) -> int:
-        """A time for files that are written now, a second apart: by that, and by size, Python knows its bytecode."""
+        """A time for files that are written now, a second apart: Python matches bytecode by time and size."""
         self._last_stamp = max(int(time.time()), self._last_stamp) + 1
         return self._last_stamp
 
     def clean_up(self) -> list[str]:
-        """Removes what the gates have left, but for what git ignores; returns what of that is new."""
+        """Removes files that the gates left, except ignored ones; returns the new ones of those."""
         self._prepare_look()
         if self._swap is None:
-            return self.find_ignored_changes()  # what else there is goes when the next tree is checked out
+            return self.find_ignored_changes()  # checking out the next tree removes the rest
         left = self.repository.list_changes()
         broken = [path for path in left.changed if not self._swap.has_swapped(path) and not self._left.cover(path)]
         if broken:
@@ -288,7 +288,7 @@ class Tree:
         return self.ignored.find_changed(left.ignored)
 
     def protect(self, tree: str, story: str, entry: str) -> None:
-        if not self._protected:  # else before it was merged with others' work: after a kill it is merged again
+        if not self._protected:  # otherwise it is kept from before a merge: after a kill it is merged again
             message = f"ralphtool: {self.change}, being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
             self._protected, self._protected_upon = self.repository.commit(tree, [self.tip], message), self.tip
             self.repository.set_refs({self._proof_ref: self._protected})
@@ -310,7 +310,7 @@ class Tree:
         return f"{layout.PROVING}{self.slot_name}"
 
     def release(self) -> None:
-        """What was protected is kept otherwise by now."""
+        """The protected work is kept elsewhere by now."""
         if self._protected:
             self.repository.set_refs({self._proof_ref: None})
             self._protected = ""
@@ -352,13 +352,13 @@ class Tree:
             spec_files.write_spec_files(self.repository, self.spec_root, self.change, commit, folder, ref)
         return commit is not None
 
-    # --- the plan, which its user may edit ---------------------------------------------------------
+    # --- the plan, which the user may edit ---------------------------------------------------------
 
     def has_edited_plan(self, ref: str) -> bool:
         return False
 
     def _take_users_plan(self, ref: str, known: str) -> str | None:
-        """A tree with the plan as its user has it; None where there is nothing new."""
+        """A tree with the user's version of the plan; None if there is nothing new."""
         raise NotImplementedError
 
     def merge_users_plan(self, ref: str) -> MergedPlan | None:
@@ -406,17 +406,17 @@ class Tree:
         old = self.tip
         if tree and not self._has_commit(str(commit)):
             self._advance(str(commit), tree)
-            # Before it is there: after a kill the branch is put to what is expected.
+            # Before the branch moves: after a kill it is set to the expected commit.
             self.protected_git.expect(self.tip)
         self._move_branch(refs, old)
         self._note_checkpoint(story, commit)
 
     def _move_branch(self, refs: dict[str, str], old: str) -> None:
-        """From an old commit to the last checkpoint; other refs are set as well."""
+        """Moves it from an old commit to the last checkpoint, and sets other refs too."""
         self.repository.set_refs({**refs, self.ref: self.tip})
 
     def _has_commit(self, commit: str) -> bool:
-        """Whether the last checkpoint is a commit, or was made upon it."""
+        """Whether the last checkpoint is a commit, or a descendant of it."""
         return commit == self.tip or self.repository.is_ancestor(commit, self.tip)
 
     def follow_branch(self) -> str:
@@ -480,7 +480,7 @@ class Tree:
         return parent == self.tip or self._has_commit(commit)
 
     def keep_interrupted(self, run: str, known: str | None = None) -> str | None:
-        """What an iteration that was cut off had done is no attempt, but it is somebody's work: a ref keeps it."""
+        """The work of an interrupted iteration does not count as an attempt, but a ref keeps it."""
         try:
             tree, _ = self._snapshot(self._tip_tree)
         except (GitError, OSError):
@@ -493,7 +493,7 @@ class Tree:
         return self.keep_commit(run, self.repository.commit(tree, [self.tip], message))
 
     def keep_commit(self, run: str, commit: str) -> str:
-        """Makes a ref for work that nothing else keeps, and returns it."""
+        """Creates a ref for work that nothing else keeps, and returns it."""
         taken = self.repository.refs(layout.INTERRUPTED)
         number = next(number for number in count(1) if f"{layout.INTERRUPTED}{run}-{number}" not in taken)
         self.repository.set_refs({f"{layout.INTERRUPTED}{run}-{number}": commit})

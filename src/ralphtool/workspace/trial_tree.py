@@ -1,4 +1,4 @@
-"""A working tree to try something in, as a run has one: it belongs to no change, and nothing of it is left."""
+"""A temporary workspace like that of a run: it belongs to no change, and is removed completely."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
     from ralphtool.workspace.git import Repository
 
-_NAME = "_trial-"  # no change can be called so
+_NAME = "_trial-"  # no change can have this name
 
 
 @contextmanager
 def open_trial(repository: Repository, project: str, kind: str) -> Iterator[Worktree]:
-    """A box or a worktree with the files of the user's last commit. Its ref is no branch: nobody gets to see it."""
+    """A box or a worktree with the files of the user's last commit. Its ref is not a branch, so people don't see it."""
     remove_left(repository)
     name = f"{_NAME}{os.getpid()}"
     place = (Box if kind == "box" else Worktree)(repository, project, name)
     place.branch, place.ref = None, layout.TRIALS + name
-    is_new = not os.path.lexists(layout.folder(project))  # a box makes our folder, to show it
+    is_new = not os.path.lexists(layout.folder(project))  # a box creates `.ralph`, to mount it
     try:
         place.open(name, ())
         try:
@@ -42,7 +42,7 @@ def open_trial(repository: Repository, project: str, kind: str) -> Iterator[Work
 
 
 def remove_left(repository: Repository) -> None:
-    """Those of commands that were killed."""
+    """Removes the trees of killed commands."""
     folders = [os.path.join(layout.in_git(repository.common), name) for name in ("worktrees", "boxes")]
     names = {name for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)}
     for name in names:
@@ -57,4 +57,4 @@ def _remove(repository: Repository, name: str) -> None:
     try:
         repository.set_refs({ref: None for ref in refs if repository.resolve(ref)})
     except GitError:
-        pass  # another command has removed them at this very moment
+        pass  # another command has removed them at the same moment

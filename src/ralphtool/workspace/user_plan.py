@@ -1,7 +1,7 @@
-"""The plan as its user has it, which may be edited at any time, beside the one that a run works on.
+"""The user's version of the plan, which may be edited at any time, next to the one that a run works on.
 
-Three versions meet: what the user had when a run last looked (kept by a ref), what the user has now, and what the
-branch has. A run adds ticks and learnings, and nothing else; so the user's words win, and both are added to them.
+Three versions are merged: what the user had when a run last looked (kept by a ref), what the user has now, and what the
+branch has. A run adds only ticks and learnings, so the user's text wins, and both are added to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     Files = Mapping[str, bytes]
 
-# In the git folder of a working tree while git itself is at work in it: the files may be anything then.
+# In the git folder of a working tree while a git operation is in progress: then the files may be anything.
 _GIT_AT_WORK = (
     *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply", "index.lock"),
 )
@@ -39,7 +39,7 @@ _CONFLICT = (b"<<<<<<< ", b"\n=======\n", b"\n>>>>>>> ")
 class MergedPlan(Struct, frozen=True, kw_only=True):
     """The user's plan with the ticks of a run."""
 
-    tree: str  # of the branch, with it
+    tree: str  # of the branch, with the merged plan
     edit: PlanEdit
 
 
@@ -51,17 +51,17 @@ class UnusablePlan(Exception):
 
 
 class UserPlan:
-    """Where the user's own version of a change is read: their working tree."""
+    """Reads the user's own version of a change from their working tree."""
 
     def __init__(self, home: Repository, place: SpecPlace) -> None:
-        """`place` says which files belong to the change, seen from the user's own tree."""
+        """`place` says which files belong to the change in the user's own tree."""
         self._home = home
         self._place = place
         self._branch = home.head()
         self._seen: tuple[object, ...] | None = None
 
     def has_changed(self) -> bool:
-        """Whether something may be different since it was taken last; cheap, since it is asked before each story."""
+        """Whether it may have changed since it was last taken; cheap, since it is called before each story."""
         return tuple(self._list_states()) != self._seen
 
     def _list_states(self) -> list[tuple[object, ...]]:
@@ -70,8 +70,8 @@ class UserPlan:
         return [(path, info.st_ino, info.st_size, info.st_mtime_ns) for path, info in found]
 
     def take(self, known: str | None) -> str | None:
-        """A tree with the files of the change as the user has them now. None: this is no time to ask, for the user is
-        on another branch, or an older one, git is at work, or a stash holds what was `known`."""
+        """A tree with the files of the change as the user has them now. None if they can't be used now: the user is on
+        another or an older branch, a git operation is in progress, or a stash has what was `known`."""
         if self._home.head() != self._branch or self._is_git_at_work():
             return None
         seen, tree = tuple(self._list_states()), take_files(self._home, self._place.list_paths())
@@ -97,7 +97,7 @@ class UserPlan:
 
 
 def is_left_behind(home: Repository, change: str, paths: Sequence[str], theirs: Files) -> bool:
-    """Whether the user's plan is one of a time before the run, and no edit: that of an older branch they are on now."""
+    """Whether the user's plan is not an edit, but older than the run: from an older branch that is checked out now."""
     base, head = home.resolve(layout.BASE + change), home.resolve("HEAD")
     if base is None or head is None:
         return False
@@ -106,7 +106,7 @@ def is_left_behind(home: Repository, change: str, paths: Sequence[str], theirs: 
 
 
 def take_files(home: Repository, paths: Sequence[str]) -> str:
-    """A tree with nothing but these files and folders, as far as they are there."""
+    """A tree with only these files and folders, as far as they exist."""
     there = [path for path in paths if os.path.lexists(os.path.join(home.top, path))]
     with open_own_index(home) as own:
         own.run("read-tree", "--empty")
@@ -116,7 +116,7 @@ def take_files(home: Repository, paths: Sequence[str]) -> str:
 
 
 def _list_files(path: str) -> list[tuple[str, os.stat_result]]:
-    """A file, or all that are below a folder; what goes away meanwhile is left out."""
+    """A file, or all files below a folder; files that disappear meanwhile are left out."""
     paths = [path] if not os.path.isdir(path) or os.path.islink(path) else _list_below(path)
     found = []
     for one in paths:
@@ -135,7 +135,7 @@ def _list_below(folder: str) -> list[str]:
 
 
 def merge(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | None:
-    """The tree of `tip` with the plan that the user made of `base`; None where nothing was edited."""
+    """The tree of `tip` with the user's edits since `base`; None if nothing was edited."""
     repository, paths = place.repository, place.list_paths()
     versions = [repository.files_at(tree, *paths) for tree in (base, tip, theirs)]
     if versions[0] == versions[2]:
@@ -154,7 +154,7 @@ def merge(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | No
 
 
 def take_as_it_is(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | None:
-    """The same for a plan that can't be read: the user's files, without the ticks of a run."""
+    """Like `merge`, for a plan that can't be read: the user's files, without the ticks of a run."""
     paths = place.list_paths()
     known, now = (place.repository.files_at(tree, *paths) for tree in (base, theirs))
     changed = {path: data for path, data in now.items() if known.get(path) != data}
@@ -164,7 +164,7 @@ def take_as_it_is(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedP
 
 
 def preview(place: SpecPlace, folder: str) -> None:
-    """Makes the copy of a branch's plan in a folder what the next run would make of it. Nothing else changes."""
+    """Updates the copy of a branch's plan in a folder to what the next run would use. Nothing else changes."""
     repository = place.repository
     base, tip = (repository.resolve(one + place.change) for one in (layout.START, layout.BRANCHES))
     if base is None or tip is None:
@@ -197,7 +197,7 @@ def _write_below(folder: str, place: SpecPlace, changed: Mapping[str, bytes | No
 
 
 def merge_files(base: Files, ours: Files, theirs: Files) -> dict[str, bytes | None]:
-    """What is to be different from `ours`; None for a file that goes."""
+    """The contents that must differ from `ours`; None for a file to remove."""
     changed: dict[str, bytes | None] = {}
     for path in {**base, **theirs}:
         then, mine, now = base.get(path), ours.get(path), theirs.get(path)
@@ -213,7 +213,7 @@ def merge_files(base: Files, ours: Files, theirs: Files) -> dict[str, bytes | No
 
 
 def _merge_text(base: bytes, ours: bytes, theirs: bytes) -> bytes:
-    """Where a run has only added lines, such as learnings, they stay; else it has ticked boxes: those come later."""
+    """If a run only added lines, such as learnings, they stay; otherwise it ticked boxes, which are set later."""
     old, new = base.splitlines(), ours.splitlines()
     from difflib import SequenceMatcher  # slow to import, and most plans are not edited
 

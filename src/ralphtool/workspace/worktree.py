@@ -1,4 +1,4 @@
-"""A working tree of its own, beside the user's."""
+"""A separate working tree, next to the user's."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
 
 
-_MOST_READ = 10_000_000  # bytes of a file in which conflict markers are looked for
+_MOST_READ = 10_000_000  # bytes of a file that is searched for conflict markers
 
 
 class Worktree(Tree):
-    """A working tree of its own, beside the user's, which stays untouched. A new one has to be set up first."""
+    """A separate working tree; the user's own stays untouched. A new one must be set up first."""
 
     is_new = False
 
@@ -41,7 +41,7 @@ class Worktree(Tree):
         must_end: Callable[[], bool] = lambda: False,
         slot: int = 0,
     ) -> None:
-        """`slot` counts the working trees of a change beside its first one."""
+        """`slot` is 0 for the first worktree of a change, and numbers the others."""
         super().__init__(repository, project, change, slot)
         self._must_end = must_end
         self.home = repository
@@ -62,14 +62,14 @@ class Worktree(Tree):
             self.repository.run("read-tree", "--empty")
         elif not self.is_new:
             self._keep_left()
-        # Our own folder is never looked at here: the branch keeps what the user has committed of it.
+        # `.ralph` is never read here: the branch keeps what the user has committed of it.
         self.repository.set_entries(self._tip_tree, [self.ours])
         self._switch_to(self._tip_tree)
         self.repository.set_head(self.ref)
         return [*told, f"the worktree is {self.place}"]
 
     def _fill_new(self) -> None:
-        """The files of the last checkpoint, where nothing is yet: no index, and nothing that could be in the way."""
+        """Writes the files of the last checkpoint to an empty worktree: it has no index, and nothing is in the way."""
         os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
         self._own_entries = []
         self.repository.check_out(self._tip_tree, self._spared)
@@ -77,21 +77,21 @@ class Worktree(Tree):
         self._files = self._tip_tree
 
     def _keep_left(self) -> None:
-        """What a run that was killed had done here, upon what it had begun with: the branch may have moved since."""
-        newest, self._began_with = self.tip, self._tip_tree  # what is committed by now was not cut off
+        """Keeps the work of a killed run, based on the commit that it began with: the branch may have moved since."""
+        newest, self._began_with = self.tip, self._tip_tree  # committed work was not interrupted
         if base := self.repository.resolve("HEAD"):
             self.catch_up(base)
         self.keep_interrupted(self.change)
         self.catch_up(newest)
 
     def _start_from_user_tree(self, own_files: Sequence[str]) -> list[str]:
-        """The change's own files may not be committed yet, and are only in the user's tree."""
+        """The change's own files may not be committed yet, so that only the user's tree has them."""
         index = os.path.join(layout.in_git(self.home.common), f"start-{self.change}.index")
         os.makedirs(os.path.dirname(index), exist_ok=True)
         self.repository = Repository(self.home.top, self.home.gitdir, self.home.common, index)
         self.repository.ensure_identity()
         try:
-            other = Stash(self.home, self.ours).note()  # of a run that uses the user's tree at this very time
+            other = Stash(self.home, self.ours).note()  # from a run that uses the user's tree right now
             start = other.commit if other else self.home.resolve("HEAD")
             known = self.repository.resolve(self.ref)
             return self.start_branch([self.relative(path) for path in own_files], known, start)
@@ -99,9 +99,9 @@ class Worktree(Tree):
             files.remove(index)
 
     def _describe_unseen(self, own_files: Sequence[str]) -> list[str]:
-        """What an agent would look for in vain: it starts from the user's last commit."""
+        """The files that an agent does not get, because it starts from the user's last commit."""
         if self.home.resolve("HEAD") is None or Stash(self.home, self.ours).note():
-            return []  # without a commit all files are taken; in a tree that is lent they are set aside
+            return []  # without a commit all files are included; in a lent tree they are set aside
         own = [self.relative(path) for path in own_files]
         unseen = [path for path in self.home.list_uncommitted() if not _is_known(path, [self.ours, *own])]
         return [f"the run does not include your uncommitted files: {join_first(unseen)}"] if unseen else []
@@ -118,7 +118,7 @@ class Worktree(Tree):
         return self._find_user_plan(ref).take(known)
 
     def commit_user_files(self) -> str | None:
-        """A commit of the user's own tree as it is now, upon the last checkpoint; None if that has the same files."""
+        """A commit of the user's own tree as it is now, on the last checkpoint; None if the files are the same."""
         index = os.path.join(layout.in_git(self.home.common), f"look-{self.change}.index")
         theirs = Repository(self.home.top, self.home.gitdir, self.home.common, index)
         try:
@@ -130,7 +130,7 @@ class Worktree(Tree):
         return None if tree == self._tip_tree else self.repository.commit(tree, [self.tip], "ralphtool: a look\n")
 
     def _ensure_worktree(self) -> Repository:
-        """The working tree, made if it is not there, or not whole."""
+        """The worktree, created if it does not exist or is incomplete."""
         found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
         if found and os.path.realpath(found.top) == os.path.realpath(self.place):
             return found
@@ -143,9 +143,9 @@ class Worktree(Tree):
         return made
 
     def _add_worktree(self) -> str:
-        """Makes it, and returns git's folder for it."""
+        """Creates it, and returns its git folder."""
         self.is_new = True
-        with _lock_worktrees(self.home):  # with `--force`, what git knows of one that was removed is replaced
+        with _lock_worktrees(self.home):  # `--force` replaces git's record of a removed one
             self.home.run("worktree", "add", "--quiet", "--detach", "--no-checkout", "--force", self.place, self.tip)
         link = os.fsdecode(files.read(os.path.join(self.place, ".git")))
         return os.path.normpath(os.path.join(self.place, link.removeprefix("gitdir: ").rstrip("\n")))
@@ -165,7 +165,7 @@ class Worktree(Tree):
         return IgnoredFiles(self.repository, Paths([self.ours]))
 
     def _prepare_look(self) -> None:
-        """Pipes and the like go: a git that opens one, as `.gitignore`, would wait for ever."""
+        """Removes pipes and other special files: git would wait forever if it opened one, as `.gitignore`."""
         beneath.sweep(self.place)
 
     @property
@@ -181,11 +181,11 @@ class Worktree(Tree):
     def _mark_path(self) -> str:
         return os.path.join(self.repository.gitdir, "ralph-is-set-up")
 
-    # --- beside other working trees of the same change ---------------------------------------------
+    # --- next to other worktrees of the same change ------------------------------------------------
 
     def catch_up(self, tip: str, done: str = "") -> None:
-        """Others have moved the branch: what begins from here on begins there. `done` is the story of that commit, if
-        nothing else was committed."""
+        """The branch was moved elsewhere: new work begins there. `done` is the story of that commit, if nothing else
+        was committed."""
         if tip == self.tip:
             return
         self._advance(tip, self.repository.tree_of(tip))
@@ -196,7 +196,7 @@ class Worktree(Tree):
 
     @property
     def is_there(self) -> bool:
-        """Whether nobody has removed it."""
+        """Whether it still exists."""
         return os.path.exists(os.path.join(self.place, ".git"))
 
     def check_there(self) -> None:
@@ -205,12 +205,12 @@ class Worktree(Tree):
 
     def release(self) -> None:
         if self._protected:
-            self.home.set_refs({self._proof_ref: None})  # by the user's own tree: this one may be gone
+            self.home.set_refs({self._proof_ref: None})  # through the user's own tree: this one may be gone
             self._protected = ""
 
     def merge_work(self, tree: str, tip: str, ref: str) -> MergedTree:
-        """Work upon the last checkpoint that is known here, upon a newer one. The spec is not merged: whatever comes
-        of it here, the one of the newer checkpoint counts."""
+        """Merges work on the last checkpoint known here into a newer one. Conflicts in the spec are ignored: the spec
+        of the newer checkpoint counts."""
         place, work = self._spec_place(ref), self._commit_work(tree)
         merged = revert.merge_commits(self.repository, tip, work)
         own = Paths(place.list_paths())
@@ -220,7 +220,7 @@ class Worktree(Tree):
         return MergedTree(place.take_from(merged.tree, self.repository.tree_of(tip)), conflicts)
 
     def _commit_work(self, tree: str) -> str:
-        """Upon the last checkpoint; what is protected is just that, most likely."""
+        """A commit on top of the last checkpoint; most likely the protected one."""
         own = self._protected
         is_same = own and self.repository.tree_of(own) == tree and self._protected_upon == self.tip
         return own if is_same else self.repository.commit(tree, [self.tip], "side\n")
@@ -230,41 +230,41 @@ class Worktree(Tree):
         return self._spec_place(ref).edit_from(tree, self._tip_tree, edit)
 
     def read_diff(self, commit: str, most: int) -> str:
-        """What a commit changed, as text; the beginning of it where that is long."""
+        """The diff of a commit; only its beginning if it is long."""
         told = self.repository.text("show", "--format=", "--no-ext-diff", "--no-textconv", commit)
         return told if len(told) <= most else f"{told[:most]}\n(and more)"
 
     def list_between(self, old: str, new: str) -> list[str]:
-        """The files in which two trees differ, but for our own."""
+        """The files in which two trees differ, without those in `.ralph`."""
         return [one.path for one in self.repository.changed(old, new) if not Paths([self.ours]).cover(one.path)]
 
     def read_tree(self, tree: str, paths: Sequence[str]) -> dict[str, bytes]:
         return self.repository.read_files(tree, paths, _MOST_READ)
 
     def show_upon(self, tip: str, tree: str) -> None:
-        """Puts a tree in place, as work upon another checkpoint; what git ignores stays as the attempt left it."""
+        """Puts a tree in place, as work on another checkpoint; ignored files stay as the attempt left them."""
         self.catch_up(tip)
         self._switch_to(tree)
         self._shown = tree
         self._lend_index()
 
     def close(self) -> None:
-        """The tree stays for the next run: it is filled, and set up."""
+        """The worktree stays for the next run, since it is filled and set up."""
         self.protected_git.forget()
 
 
 def prune_worktrees(repository: Repository) -> None:
-    """Has git forget the working trees that are gone."""
+    """Makes git forget worktrees that no longer exist."""
     with _lock_worktrees(repository):
         repository.run("worktree", "prune")
 
 
 def _lock_worktrees(repository: Repository) -> files.FileLock:
-    """Git itself has no lock for this: what one run is making, another would prune."""
+    """Git itself has no lock for this: one run would prune a worktree that another is creating."""
     return files.FileLock(os.path.join(layout.in_git(repository.common), "worktrees.lock"), make=True)
 
 
 def _is_known(path: str, own: Sequence[str]) -> bool:
-    """Whether a run needs no file of that path, or has it: `ralphtool init` adds lines to .gitignore."""
+    """Whether a run does not need a file, or has it: `ralphtool init` adds lines to .gitignore."""
     holds_own = path.endswith("/") and any(one.startswith(path) for one in own)
     return holds_own or os.path.basename(path) == ".gitignore" or Paths(own).cover(path)

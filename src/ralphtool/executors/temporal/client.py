@@ -1,7 +1,7 @@
 """Iterations on workers, from the loop's side: an order goes out, and a report comes back.
 
-The lane of a loop keeps a working tree of its own, in which no program runs: what came of an order is put in place
-there, so that whatever is merged, judged and kept is the same as if the agent had worked here.
+The lane of a loop keeps its own working tree, in which no program runs: the result of an order is put in place there,
+so that merging, judging and keeping work as if the agent had worked here.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ if TYPE_CHECKING:
     from ralphtool.workspace.remote import Remote
 
 _TICK = 0.3  # seconds between two looks at a job
-_LONELY = 5.0  # seconds that a job waits before somebody is told that no worker takes it
-_GRACE = 60.0  # seconds that a worker has to hand in what there is, once it was told to end
-_OWN_TURN = 10.0  # seconds that a worker has to begin with what only it is asked for
-_MOST_REFUSALS = 10  # of one order, by workers that can't do it, where nobody else is known
-_PAUSE, _LONGEST_PAUSE = 1.0, 15.0  # seconds before an order goes out again
-_MOST_PUSHES = 200  # of the same work, which the remote does not take: the better part of an hour
+_LONELY = 5.0  # seconds that a job waits before a notice says that no worker takes it
+_GRACE = 60.0  # seconds that a worker has to hand in its work, once it was asked to end
+_OWN_TURN = 10.0  # seconds that a worker has to begin an order that is only for it
+_MOST_REFUSALS = 10  # of one order, by workers that can't do it, if no other worker is known
+_PAUSE, _LONGEST_PAUSE = 1.0, 15.0  # seconds before an order is sent again
+_MOST_PUSHES = 200  # of the same work, if the remote does not accept it: most of an hour
 _MOST_LOSSES = 3  # of workers, in a row, at one story
-_BESIDES = 4 * 3600.0  # seconds for set-up and gates, besides an agent's own time
-# What a worker can't do that another one can: nothing is wrong with the work.
+_BESIDES = 4 * 3600.0  # seconds for setup and gates, besides an agent's own time
+# Reasons why this worker can't do it, but another one may: nothing is wrong with the work.
 _UNFIT = ("agent", "disk", "remote", "version", "workspace")
 _MACHINE_FAULTS = (*_UNFIT, "avoid", "stopping", "lost", "ended", orders.UNSENT)
-# What gates say about work. Whatever else a report has, the loop knows itself.
+# The gates' results about the work. The loop itself knows the other fields of a report.
 _PROVEN = ("results", "red", "gates_ran", "proof", "ahead", "gate_seconds", "ending")
 
 
 class RemoteContext(Struct, frozen=True, kw_only=True):
-    """What an executor needs to have work done elsewhere."""
+    """What an executor needs to have work done on workers."""
 
     link: Link
     remote: Remote
@@ -66,32 +66,32 @@ class RemoteContext(Struct, frozen=True, kw_only=True):
     change: str
     spec: str
     prd_ids: Sequence[str]
-    folder: str  # where the run's records lie
+    folder: str  # of the run's records
     losses: Counter[str]  # of workers, by entry
 
 
 class _Refused(Exception):
-    """A worker could not do it. One that is unfit is not asked again; one that was away or stopped may be."""
+    """A worker could not do it. An unfit worker is not asked again; one that was away or stopped may be."""
 
     def __init__(self, worker: str, text: str, kind: str = "remote") -> None:
         super().__init__(text)
         self.worker = worker
         self.is_unfit = kind in _UNFIT
-        self.is_unsent = kind == orders.UNSENT  # it has done it, and the remote did not take that
+        self.is_unsent = kind == orders.UNSENT  # it has done the work, but the remote did not accept it
 
 
 class TemporalExecutor:
-    """Has one iteration after the other done by whichever worker is free."""
+    """Has one iteration after another done by any free worker."""
 
     def __init__(self, context: RemoteContext) -> None:
         self.context = context
-        self._is_cut_off = False  # from the remote or the server: what was ordered may be done all the same
-        self._worker = ""  # who has done the work that is in place: what its agent installed is there
+        self._is_cut_off = False  # from the remote or the server: the order may be carried out anyway
+        self._worker = ""  # the worker that did the work in place: it has the packages that its agent installed
 
-    # --- what a loop asks for ---------------------------------------------------------------------
+    # --- the executor's interface -----------------------------------------------------------------
 
     def take_up(self, assignment: Assignment) -> Assignment:
-        """A worker goes on when its loop was killed: what it has done, or still does, is what was asked for."""
+        """A worker continues when its loop is killed: its work, finished or not, belongs to the sent assignment."""
         sent = self._find_sent(assignment)
         if sent is None:
             return assignment
@@ -105,7 +105,7 @@ class TemporalExecutor:
             return None
         try:
             return orders.decode_order(home.files_at(home.tree_of(commit), orders.ORDER_FILE)[orders.ORDER_FILE])
-        except (MsgspecError, KeyError):  # of another version
+        except (MsgspecError, KeyError):  # from another version
             home.set_refs({self._name_sent(assignment): None})
             return None
 
@@ -123,7 +123,7 @@ class TemporalExecutor:
         return report
 
     def _take_work(self, assignment: Assignment, result: Result) -> Report:
-        """Puts it in place, and keeps it: from here on no worker is needed for it any more."""
+        """Puts the work in place, and keeps it: from here on no worker is needed for it."""
         self._take_session(result.session)
         self._worker = result.worker
         report, place = _clean(result, "the worker sent no report"), self.context.workspace
@@ -144,11 +144,11 @@ class TemporalExecutor:
         order = structs.replace(self._build_order(kind, assignment), report=report, work=self._commit(report))
         result = self._carry_out(order, stop)
         if isinstance(result, Report) or result.report is None or result.report.full_disk:
-            return structs.replace(report, ending="stopped")  # no gate has said anything: it is proven another time
+            return structs.replace(report, ending="stopped")  # no gate has a result: it is proven another time
         return structs.replace(report, **{name: getattr(result.report, name) for name in _PROVEN})
 
     def measure(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
-        """Without it nobody could tell which gates are newly red: so it is tried until it is known."""
+        """Without a baseline, newly red gates are unknown: so this retries until it is measured."""
         for turn in count():
             order = self._build_order("measure", assignment)
             result = self._carry_out(order, stop)
@@ -202,7 +202,7 @@ class TemporalExecutor:
         return {"iteration": state["iteration"], "completed": tuple(state["completed_tasks"])}
 
     def _take_session(self, theirs: dict[str, Any]) -> None:
-        """What the agent has recorded there is what the loop goes on with here."""
+        """Adds what the agent has recorded there to the session here."""
         if not theirs:
             return
         with session.LockedSession(self.context.run) as held:
@@ -212,7 +212,7 @@ class TemporalExecutor:
             held.save()
 
     def _send(self, order: Order, sent: str) -> str:
-        """Pushes an order; tells the commit that holds it. `sent` is a ref by which a next run finds it."""
+        """Pushes an order; returns its commit. `sent` is a ref by which the next run finds it."""
         home, one = self.context.workspace.repository, order.assignment
         tree = write_files(home, {orders.ORDER_FILE: orders.encode(order)})
         parents = dict.fromkeys(filter(None, (order.upon, order.work, one.kept, one.cut_off)))
@@ -229,9 +229,9 @@ class TemporalExecutor:
     # --- carrying it out --------------------------------------------------------------------------
 
     def _carry_out(self, order: Order, stop: Callable[[], bool], working: Assignment | None = None) -> Result | Report:
-        """What came of an order; a report of the machine's fault where nothing did. That charges no attempt.
+        """The result of an order, or a report of the machine's failure. The latter does not count as an attempt.
 
-        `working` is the iteration that asks for work: a next run finds the order by it.
+        `working` is the iteration that needs the work: the next run finds the order by it.
         """
         self._is_cut_off = False
         sent = self._name_sent(working) if working else ""
@@ -248,7 +248,7 @@ class TemporalExecutor:
     def _offer_until_done(
         self, order: Order, commit: str, one: Assignment, stop: Callable[[], bool], *, is_again: bool
     ) -> Result | Report:
-        """To one worker after another, as long as there may be one that can do it."""
+        """Offers the order to one worker after another, as long as one may be able to do it."""
         avoid: list[str] = []
         own, unsent = self._worker if order.kind in ("prove", "gates-ahead") else "", 0
         for turn in count():
@@ -286,13 +286,13 @@ class TemporalExecutor:
         )
 
     def _knows_others(self, avoid: Sequence[str]) -> bool:
-        """Whether there is somebody who has not refused: busy, perhaps for as long as a story takes."""
+        """Whether there is a worker that has not refused: it may be busy for as long as a story takes."""
         names = [one.identity for one in self.context.link.list_workers()]
         names += [one.worker for one in self.context.link.list_jobs() if one.worker]
         return any(name not in avoid for name in names)
 
     def _note_refusal(self, order: Order, error: _Refused, avoid: list[str], unsent: int) -> None:
-        """Said once for each worker."""
+        """Notes a refusal once per worker."""
         who = f"worker {error.worker} can't work on story {order.assignment.story}: {error}"
         if error.is_unsent:
             self._note(f"{who}; it keeps the story, and retries", once=unsent > 1)
@@ -303,7 +303,7 @@ class TemporalExecutor:
     def _follow(
         self, order: Order, offer: Offer, limits: JobLimits, one: Assignment, stop: Callable[[], bool]
     ) -> Result | Report:
-        """Waits for the end of a job, and records meanwhile what its worker tells."""
+        """Waits for the end of a job, and records its worker's events meanwhile."""
         job = self.context.link.start(offer.id, orders.encode(offer), limits, stop)
         live = LiveRecord(self.context.log, self.context.folder, one)
         state = self._wait(job, live, stop)
@@ -317,7 +317,7 @@ class TemporalExecutor:
         return self._count_loss(order, state)
 
     def _count_loss(self, order: Order, state: JobState) -> Report:
-        """A story at which one machine after another is lost is the reason, most likely: that is an attempt."""
+        """If one machine after another is lost at a story, the story is most likely the reason: that is an attempt."""
         text = _describe_loss(state, self.context.settings.executor.queue)
         if state.kind == "schedule_to_start" or order.kind != "work":
             return _build_lost(text)
@@ -327,7 +327,7 @@ class TemporalExecutor:
         return _build_refused(f"{_MOST_LOSSES} times in a row {text}")
 
     def _build_limits(self, order: Order, own: str) -> JobLimits:
-        """The worker that has done the work proves it best: what its agent installed is there. Without it, anybody."""
+        """The worker that did the work proves it best: its agent's packages are there. Otherwise any worker may."""
         settings = self.context.settings
         limits = JobLimits(heartbeat=settings.executor.heartbeat)
         if settings.run.timeout and order.kind == "work":
@@ -343,7 +343,7 @@ class TemporalExecutor:
                 asked = now
                 job.cancel()
             if asked and (now - asked > _GRACE or state.state == "waiting"):
-                self._is_cut_off = state.state != "waiting"  # what it does by now, a next run may find
+                self._is_cut_off = state.state != "waiting"  # the next run may find its work
                 return structs.replace(state, state="cancelled")
             if state.state == "waiting" and not is_told and now - began > _LONELY:
                 is_told = self._tell_lonely()
@@ -362,7 +362,7 @@ class TemporalExecutor:
         return True
 
     def _take(self, order: Order, offer: Offer, answer: bytes, live: LiveRecord) -> Result:
-        """Fetches what a worker has pushed. Only what was made for this very order counts."""
+        """Fetches a worker's result. Only a result for exactly this order counts."""
         receipt = orders.decode_receipt(answer)
         commit = self.context.remote.fetch(offer.result)
         if commit is None or receipt.token != offer.token or receipt.commit != commit:
@@ -386,7 +386,7 @@ class TemporalExecutor:
         return orders.decode_result(live.use_own_paths(found[orders.RESULT_FILE]))
 
     def _take_records(self, commit: str, one: Assignment) -> None:
-        """Those of the iteration: what else lies in the folder of a run is written by its loop alone."""
+        """Takes only the records of the iteration: the loop itself writes everything else in the run's folder."""
         home, place = self.context.workspace.home, f"{commit}:{orders.RECORDS}/{one.folder}"
         tree = home.text("rev-parse", "--verify", "--quiet", place, check=False)
         if tree:
@@ -401,17 +401,17 @@ def _describe_loss(state: JobState, queue: str) -> str:
 
 
 def _build_lost(text: str) -> Report:
-    """A machine's fault: no attempt, and tried again after a while."""
+    """A machine's failure: not counted as an attempt, and retried after a while."""
     return Report(ending="exit", end=End(False, reason=text), failure=Failure("network", text, time.time() + _PAUSE))
 
 
 def _build_refused(text: str) -> Report:
-    """What is worth an attempt: going on like that would never end."""
+    """Counts as an attempt: otherwise it would be retried forever."""
     return Report(ending="exit", end=End(False, reason=text), trouble=text)
 
 
 def _clean(result: Result, otherwise: str) -> Report:
-    """What a worker says of an agent's work, without what only gates can say, or its own disk."""
+    """A worker's report of an agent's work, without gate results and without its own full disk."""
     report = result.report or _build_lost(otherwise)
     if report.full_disk:
         failure = Failure("network", f"the disk of worker {result.worker} is full", time.time() + _PAUSE)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from temporalio.service import RPCError, TLSConfig
 
 ACTIVITY = "iterate"  # the name of the one kind of job
-MOST_BYTES = 256 * 1024  # of a payload: the server warns above that, and at 2 MB it fails in a way that is retried
+MOST_BYTES = 256 * 1024  # of a payload: the server warns above that, and fails at 2 MB with an error that is retried
 _CONNECT = timedelta(seconds=5)
 
 
 def name_queue(settings: ExecutorSettings, worker: str = "") -> str:
-    """The queue of all workers, or the own one of a worker: what it has begun, it goes on with best."""
+    """The queue of all workers, or a worker's own queue: it is best at continuing its own work."""
     return f"{settings.queue}@{worker}" if worker else settings.queue
 
 
@@ -38,7 +38,7 @@ def require_temporal() -> None:
 
 
 async def connect(settings: ExecutorSettings, *, identity: str) -> Client:
-    """Raises RemoteFailed if the server can't be reached, has no such namespace, or does not want us."""
+    """Raises RemoteFailed if the server can't be reached, has no such namespace, or refuses the connection."""
     from temporalio.client import Client
     from temporalio.service import RetryConfig, RPCError
 
@@ -49,7 +49,7 @@ async def connect(settings: ExecutorSettings, *, identity: str) -> Client:
             namespace=settings.namespace,
             api_key=read_api_key(settings) or None,
             tls=_build_tls(settings),
-            # Trying again is up to us: the library would keep a look waiting for ten seconds.
+            # ralphtool retries itself: the library would block each call for ten seconds.
             retry_config=RetryConfig(max_elapsed_time_millis=500, max_retries=1),
             connect_timeout=_CONNECT,
             identity=identity,
@@ -58,7 +58,7 @@ async def connect(settings: ExecutorSettings, *, identity: str) -> Client:
         await _check_namespace(client)
     except RPCError as error:
         raise explain(settings, error) from None
-    except RuntimeError as error:  # what the library raises when nobody answers
+    except RuntimeError as error:  # what the library raises if there is no answer
         raise RemoteFailed(
             f"no Temporal server answers at {settings.address}{_find_cause(str(error))}: start it, or correct "
             "executor.address; `ralphtool worker --dev` starts one to try it out"
@@ -68,7 +68,7 @@ async def connect(settings: ExecutorSettings, *, identity: str) -> Client:
 
 @cache
 def _build_quiet_runtime() -> Runtime:
-    """The library's own threads, one set for a process. They would print a warning each time that a server is away."""
+    """The library's own threads, one set per process. By default they print a warning whenever a server is away."""
     from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 
     errors = TelemetryFilter(core_level="ERROR", other_level="ERROR")
@@ -102,7 +102,7 @@ def _read_pem(path: str) -> bytes | None:
 
 
 def is_away(error: RPCError) -> bool:
-    """Whether the server did not answer, or was too busy to: it may a little later."""
+    """Whether the server did not answer, or was too busy: it may answer a little later."""
     from temporalio.service import RPCStatusCode as Code
 
     return error.status in (
@@ -112,7 +112,7 @@ def is_away(error: RPCError) -> bool:
 
 
 def explain(settings: ExecutorSettings, error: RPCError) -> RemoteFailed:
-    """What the server refused, in words, and what to do."""
+    """The error for a refused call, with what to do."""
     from temporalio.service import RPCStatusCode as Code
 
     advice = {
@@ -126,11 +126,11 @@ def explain(settings: ExecutorSettings, error: RPCError) -> RemoteFailed:
 
 
 def _find_cause(text: str) -> str:
-    """The words of the system in an error of the library, which has many more."""
+    """The system's message within the library's longer error."""
     found = re.search(r'message: "([^"]*)"', text) or re.search(r"kind: (\w+)", text)
     return f" ({found[1]})" if found else ""
 
 
 def _shorten(text: str) -> str:
-    """The first line: the library's errors can hold a whole trace."""
+    """The first line: the library's errors can contain a whole trace."""
     return text.strip().partition("\n")[0][:200]

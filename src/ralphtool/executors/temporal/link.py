@@ -1,7 +1,7 @@
-"""The loop's side: starts jobs, looks at them, cancels them. Any thread may call; one thread of ours talks.
+"""The loop's side: starts jobs, looks at them, cancels them. Any thread may call; one separate thread talks.
 
-A server that is away for a while ends nothing. A job is then `unreachable`, until it is back or the link's patience is
-over.
+If the server is away for a while, nothing ends. A job is then `unreachable`, until the server is back or the link's
+patience is over.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from ralphtool.settings.executor import ExecutorSettings
 if TYPE_CHECKING:
     from temporalio.client import ActivityExecutionDescription, ActivityHandle, Client
 
-_ANSWER = timedelta(seconds=5)  # that one question may take
+_ANSWER = timedelta(seconds=5)  # for one call
 _PAUSE = 0.25  # seconds between two tries to reach the server
-_REMEMBERED = 1000  # jobs that are listed at the most
+_REMEMBERED = 1000  # the most jobs that are listed
 
 State = Literal["waiting", "running", "done", "failed", "cancelled", "lost", "unreachable"]
 _FINAL = ("done", "failed", "cancelled", "lost")
@@ -57,7 +57,7 @@ class JobLimits(Struct, frozen=True, kw_only=True):
 
 
 class JobState(Struct, frozen=True, kw_only=True):
-    """A job as the server last told it."""
+    """The last state of a job that the server reported."""
 
     id: str
     state: State
@@ -74,7 +74,7 @@ class JobState(Struct, frozen=True, kw_only=True):
 
 
 class WorkerSeen(Struct, frozen=True, kw_only=True):
-    """A worker that has asked for work lately. One that is busy with all its slots does not ask."""
+    """A worker that has asked for work recently. One whose slots are all busy does not ask."""
 
     identity: str
     seconds: float
@@ -106,9 +106,9 @@ class Link:
         return link
 
     def start(self, id: str, payload: bytes, limits: JobLimits, stop: Callable[[], bool] = bool) -> RemoteJob:
-        """Hands out a job. One with the same id that waits, runs or has ended is returned instead.
+        """Starts a job. If one with the same id waits, runs or has ended, that one is returned instead.
 
-        While the server is away it tries again, until its patience is over or `stop` says so (RemoteFailed).
+        While the server is away it retries, until its patience is over or `stop` returns true (RemoteFailed).
         """
         if len(payload) > MOST_BYTES:
             raise InvalidValue(f"a job of {len(payload)} bytes is too big to send: the maximum is {MOST_BYTES}")
@@ -116,14 +116,14 @@ class Link:
         return self.attach(id)
 
     def attach(self, id: str) -> RemoteJob:
-        """A job that was started before, by a run that is dead perhaps. `look` tells if there is none."""
+        """A job that was started before, perhaps by a dead run. `look` shows whether it exists."""
         return RemoteJob(self, id)
 
     def list_workers(self) -> list[WorkerSeen]:
         return self._persist(self._list_workers)
 
     def list_jobs(self, prefix: str = "") -> list[JobState]:
-        """The jobs of the queue that wait or run; the server lists them up to a second late."""
+        """The waiting and running jobs of the queue; the server lists them up to a second late."""
         return self._persist(lambda: self._list_jobs(prefix))
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class Link:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result()
 
     def ask(self, question: Coroutine[Any, Any, _Answer]) -> _Answer | None:
-        """The answer; None while the server is away. RemoteFailed when it refuses, or was away for too long."""
+        """The answer; None while the server is away. RemoteFailed if it refuses, or was away for too long."""
         from temporalio.service import RPCError
 
         try:
@@ -182,7 +182,7 @@ class Link:
                 retry_policy=RetryPolicy(maximum_attempts=limits.attempts),
                 rpc_timeout=_ANSWER,
             )
-        except ActivityAlreadyStartedError:  # it has ended already
+        except ActivityAlreadyStartedError:  # it has already ended
             return False
         return True
 
@@ -205,14 +205,14 @@ class Link:
 
     async def _list_jobs(self, prefix: str) -> list[JobState]:
         listed = self._client.list_activities("ExecutionStatus = 'Running'", limit=_REMEMBERED, rpc_timeout=_ANSWER)
-        # Names are compared here: the server's language of queries has quotes of its own.
+        # Names are compared here: the server's query language has its own quoting rules.
         ids = [one.activity_id async for one in listed if is_queue(self.settings, one.task_queue)]
         jobs = [self.attach(id) for id in ids if id.startswith(prefix)]
         states = await asyncio.gather(*(job.describe() for job in jobs))
         return [state for state in states if state.state not in _FINAL]
 
     def watch(self, id: str) -> futures.Future[bytes]:
-        """Is done when a job has ended: the server answers that question when there is an answer."""
+        """A future that is done when a job has ended: the server answers the call only then."""
         return asyncio.run_coroutine_threadsafe(self._watch(id), self._loop)
 
     async def _watch(self, id: str) -> bytes:
@@ -223,7 +223,7 @@ class Link:
 
 
 class RemoteJob:
-    """A job that was handed out."""
+    """A job that was started."""
 
     def __init__(self, link: Link, id: str) -> None:
         self.id = id
@@ -234,7 +234,7 @@ class RemoteJob:
         self._end: futures.Future[bytes] | None = None
 
     def look(self) -> JobState:
-        """One question to the server, and none once it has ended."""
+        """One call to the server, and none once the job has ended."""
         if self._last.state in _FINAL:
             return self._last
         if self._to_cancel:
@@ -246,23 +246,23 @@ class RemoteJob:
         return seen
 
     def wait(self, seconds: float) -> None:
-        """Returns when it has ended, as soon as the server knows that; or after some seconds."""
+        """Returns as soon as the server knows that the job has ended, or after `seconds`."""
         if self._end is None:
             self._end = self._link.watch(self.id)
         ended, _ = futures.wait([self._end], seconds)
         if ended and self._last.state not in _FINAL:
-            self._end = None  # whatever it was: `look` tells
+            self._end = None  # `look` shows the reason
             time.sleep(min(seconds, _PAUSE) if ended.pop().exception() else 0)
 
     def result(self) -> bytes:
-        """What the worker returned, of a job that is done."""
+        """The worker's return value, for a job that is done."""
         state = self.look()
         if state.state != "done":
             raise RemoteFailed(f"job {self.id} has no result: it is {state.state}")
         return self._result
 
     def cancel(self) -> None:
-        """Asks its worker to end it. If the server is away, `look` asks again."""
+        """Asks the job's worker to end it. If the server is away, `look` repeats the request."""
         self._to_cancel = True
         self._send_cancel()
 
@@ -275,13 +275,13 @@ class RemoteJob:
 
         try:
             await self._link.handle(self.id).cancel(rpc_timeout=_ANSWER)
-        except RPCError as error:  # it has ended, or never was: `look` tells which
+        except RPCError as error:  # it has ended, or never existed: `look` shows which
             if error.status not in (RPCStatusCode.NOT_FOUND, RPCStatusCode.FAILED_PRECONDITION):
                 raise
         return True
 
     async def describe(self) -> JobState:
-        """What the server tells of it now."""
+        """The job's current state on the server."""
         from temporalio.service import RPCError, RPCStatusCode
 
         try:
@@ -327,7 +327,7 @@ def _name_state(told: ActivityExecutionDescription) -> State:
 
 
 def _read_heartbeat(details: list[Any] | None, attempt: int) -> bytes:
-    """What this attempt has told: the server keeps the details of the one before until there are newer ones."""
+    """This attempt's details: the server keeps those of the previous attempt until there are newer ones."""
     if not details or len(details) != 2 or details[0] != attempt:
         return b""
     return bytes(details[1])

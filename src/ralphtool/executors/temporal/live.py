@@ -1,4 +1,4 @@
-"""What happens on a worker, told here while it happens: its events go into the record of the run."""
+"""Adds a worker's events to the record of the run while they happen."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralphtool.executors.orders import Result
     from ralphtool.record.log import Log
 
-# What a worker may tell. What a run is, and what comes of it, is told by its loop alone.
+# The events that a worker may report. Only the loop records events about the run and its results.
 _TOLD = (events.Setup, events.GateStarted, events.Gate, events.Agent, events.Ticked, events.Notice, events.Denied)
 
 
@@ -29,18 +29,18 @@ class LiveRecord:
         self._folder = folder
         self._assignment = assignment
         self._known = 0  # bytes of the worker's record
-        self._missing: list[slice] = []  # what came too fast to be told live
+        self._missing: list[slice] = []  # parts that came too fast to be sent live
         self._worker = ""
         self._root = ""
 
     def take(self, heartbeat: bytes) -> None:
-        """Adds what is new in the end of a worker's record."""
+        """Adds the new events at the end of a worker's record."""
         if not heartbeat:
             return
         try:
             beat = typed.decode_msgpack(heartbeat, Beat)
         except msgspec.MsgspecError:
-            return  # all of it comes at the end
+            return  # the whole record comes at the end
         self._meet(beat)
         if beat.offset > self._known:
             self._missing.append(slice(self._known, beat.offset))
@@ -48,14 +48,14 @@ class LiveRecord:
         self._add(beat.lines[self._known - beat.offset :])
 
     def _meet(self, beat: Beat | Result) -> None:
-        """A second worker begins from the start: what the first has told stays told."""
+        """A second worker begins from the start: the events of the first one stay in the record."""
         if (beat.worker, beat.root) != (self._worker, self._root):
             self._worker, self._root, self._known, self._missing = beat.worker, beat.root, 0, []
             one = self._assignment
             self._log.note(events.WorkerJoined(worker=beat.worker, iteration=one.number, story=one.story))
 
     def finish(self, result: Result, lines: bytes) -> None:
-        """Adds what is missing, once the whole record of the job has come."""
+        """Adds the missing events, once the whole record of the job has arrived."""
         self._meet(result)
         for missing in self._missing:
             self._add_lines(lines[missing])
@@ -70,20 +70,20 @@ class LiveRecord:
         for line in lines.splitlines():
             event = events.decode(self.use_own_paths(line))
             if isinstance(event, _TOLD):
-                # The clock of another machine may be ahead of ours: nothing happens after now.
+                # The clock of the other machine may be ahead: no event may be in the future.
                 self._log.note(self._set_place(event), at=min(event.at, session.now()))
 
     def _set_place(self, event: Any) -> Any:
-        """Whatever a worker says of it: the iteration and the story are those of this job."""
+        """Whatever a worker reports, the iteration and the story are those of this job."""
         one = self._assignment
         known = {"iteration": one.number, "story": one.story}
         return structs.replace(event, **{name: value for name, value in known.items() if hasattr(event, name)})
 
     def use_own_paths(self, data: bytes) -> bytes:
-        """The worker's records are here by the end, under our own paths."""
+        """In the end, the worker's records are here, under local paths."""
         return data.replace(_spell(self._root), _spell(self._folder)) if self._root else data
 
 
 def _spell(path: str) -> bytes:
-    """As it stands inside of a JSON string."""
+    """A path as it appears inside a JSON string."""
     return msgspec.json.encode(path)[1:-1]

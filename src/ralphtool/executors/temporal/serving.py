@@ -1,6 +1,6 @@
-"""The worker's side: takes jobs from the queue and has each carried out in a thread of its own.
+"""The worker's side: takes jobs from the queue and carries out each in a separate thread.
 
-A server that is away ends nothing here: a job goes on, and its result is delivered when the server is back.
+If the server is away, nothing ends here: a job continues, and its result is delivered when the server is back.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 _BEAT = 0.5  # seconds; the library sends at most one a second
 _THROTTLE = timedelta(seconds=1)
-_LOOK = 0.1  # seconds between two looks at `stop`
+_LOOK = 0.1  # seconds between two checks of `stop`
 _PAUSE = 1.0  # seconds between two tries to deliver a result
-_LAST_TRIES = 10  # to deliver it, by a worker that stops
+_LAST_TRIES = 10  # to deliver it, if the worker is stopping
 _ANSWER = timedelta(seconds=10)
-_LEAVE = 10.0  # seconds that saying good-bye to the server may take
+_LEAVE = 10.0  # seconds that disconnecting from the server may take
 
 WhyEnd = Literal["", "cancelled", "stopping", "lost"]
 
 
 class JobRefused(Exception):
-    """The job fails, and nobody shall try it again."""
+    """The job fails, and must not be tried again."""
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(text)
@@ -49,11 +49,11 @@ class JobRefused(Exception):
 
 
 class JobRetry(JobRefused):
-    """The job fails here; another try may go better."""
+    """The job fails here; another try may succeed."""
 
 
 class JobEnded(Exception):
-    """The job was ended as it was asked to, and there is no result."""
+    """The job was ended as requested, and there is no result."""
 
 
 class JobContext:
@@ -66,17 +66,17 @@ class JobContext:
         self.why_end: WhyEnd = ""
 
     def must_end(self) -> bool:
-        """Whether the loop has cancelled it, the worker is stopping, or the server has given it to somebody else."""
+        """Whether the loop has cancelled it, the worker is stopping, or the server has given it to another worker."""
         return self.why_end != ""
 
     def beat(self, details: bytes) -> None:
-        """What the loop shall see next, within two seconds. Only the newest is sent."""
+        """Sets the details that the loop sees next, within two seconds. Only the newest are sent."""
         if len(details) > MOST_BYTES:
             raise ValueError(f"a heartbeat of {len(details)} bytes is too big: the maximum is {MOST_BYTES}")
         self.details = details
 
     def end(self, why: WhyEnd) -> None:
-        """The first reason stays, except that a job which is lost is lost."""
+        """The first reason stays, except that `lost` replaces any other."""
         if not self.why_end or why == "lost":
             self.why_end = why
 
@@ -94,14 +94,14 @@ def serve(
     stop: threading.Event,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Works until `stop` is set. Then it takes no new job, asks those that run to end, and waits for them.
+    """Works until `stop` is set. Then it takes no new jobs, asks running ones to end, and waits for them.
 
     Raises RemoteFailed if the server can't be reached at the start.
     """
     require_temporal()
-    # It would print a trace for every job that fails, whatever for. The loop is told, and tells.
+    # It would print a trace for every job that fails, for whatever reason. The loop gets the failure, and reports it.
     logging.getLogger("temporalio").setLevel(logging.CRITICAL)
-    # What was begun here is proven here, beside new work: as at home, where a lane keeps its box until then.
+    # Work that began here is proven here, alongside new work, just as a local lane keeps its box until then.
     with ThreadPoolExecutor(2 * slots, thread_name_prefix="job") as pool:
         serving = _Serving(settings, slots, identity, carry_out, pool)
         asyncio.run(serving.run(stop, ready))
@@ -143,7 +143,7 @@ class _Serving:
             activities=[self._build_activity()],
             identity=self.identity,
             max_concurrent_activities=self.slots,
-            # A worker that hangs gets no more than one job that it does not begin.
+            # A worker that hangs gets at most one job that it does not begin.
             max_concurrent_activity_task_polls=1,
             max_heartbeat_throttle_interval=_THROTTLE,
             default_heartbeat_throttle_interval=_THROTTLE,
@@ -168,12 +168,12 @@ class _Serving:
                 await self._attend(job, asyncio.ensure_future(self._work(job, payload, info.task_token)))
             finally:
                 self.jobs.discard(job)
-            activity.raise_complete_async()  # since the result is delivered already
+            activity.raise_complete_async()  # the result is already delivered
 
         return activity.defn(name=ACTIVITY)(iterate)
 
     async def _attend(self, job: JobContext, work: asyncio.Future[None]) -> None:
-        """Beats until the work is done; nothing else ends it."""
+        """Sends heartbeats until the work is done; nothing else ends it."""
         from temporalio import activity
 
         while not work.done():
@@ -196,7 +196,7 @@ class _Serving:
         await self._deliver(self.client.get_async_activity_handle(task_token=token), result)
 
     async def _is_ours(self, job: JobContext) -> bool:
-        """A worker that hung finds a job which was given to it meanwhile, and given away again: no agent is started."""
+        """A worker that hung may get a job that was meanwhile given to another one: then no agent is started."""
         from temporalio.service import RPCError
 
         try:
@@ -206,7 +206,7 @@ class _Serving:
         return told.attempt == job.attempt and told.close_time is None
 
     async def _deliver(self, handle: AsyncActivityHandle, result: Result) -> None:
-        """Until the server has it. The library itself would give up after six seconds, and the work would be lost."""
+        """Retries until the server has it. The library would give up after six seconds, and the work would be lost."""
         from temporalio.service import RPCError
         from temporalio.service import RPCStatusCode as Code
 
@@ -216,7 +216,7 @@ class _Serving:
                 return await _send(handle, result)
             except RPCError as error:
                 if error.status in (Code.NOT_FOUND, Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION):
-                    return None  # the job is not ours any more
+                    return None  # the job is no longer this worker's
             tries += self.stopping
             await asyncio.sleep(_PAUSE)
         return None
@@ -241,7 +241,7 @@ def _name_reason() -> WhyEnd:
 
 
 def _carry_out_safely(carry_out: CarryOut, job: JobContext, payload: bytes) -> Result:
-    """The result, or the failure that the server is told. A bug of ours would be one on every machine."""
+    """The result, or the failure for the server. A bug is not retried: it would occur on every machine."""
     try:
         result = carry_out(job, payload)
     except JobRefused as error:

@@ -1,4 +1,4 @@
-"""What one assertion says, by its words and arguments: the vocabulary that languages other than Python share."""
+"""What one assertion checks, by its words and arguments: the vocabulary that languages other than Python share."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _is_literal(text: str) -> bool:
 
 
 def find_subjects(arguments: Iterable[str]) -> tuple[str, ...]:
-    """What an assertion is about: not the constants."""
+    """What an assertion is about, without the constants."""
     return tuple(one for one in arguments if one and not _is_literal(one))
 
 
@@ -114,7 +114,7 @@ _OPERATOR = re.compile(r"\s(===?|!==?|=~|<=|>=|<|>|in)\s|\s(\|\||or)\s")
 
 
 def parse_condition(text: str, said: str, *, negated: bool = False) -> Assertion:
-    """What `assert!(a == b)` says."""
+    """What `assert!(a == b)` checks."""
     if re.fullmatch(r"true|1|!\s*false|!0|not false", said) or re.search(r"(?:\|\||\bor)\s*(?:true|1)\s*\)?\Z", said):
         strength = LOOSE if negated else ALWAYS_TRUE
         return Assertion(text, find_subjects([re.split(r"\s(?:===?|\|\||or)\s", said)[0].strip("( ")]), strength)

@@ -1,7 +1,7 @@
-"""C#, Swift, Elixir, C and C++, whose grammars weigh as much as all others: read line by line, from test to test.
+"""Reads C#, Swift, Elixir, C and C++ line by line, because their grammars are as big as all others together.
 
-That tells the names of tests, what skips them, and how many assertions of which strength stand in each. A line
-that begins as a comment, and what `#if 0` leaves out, is passed over; nothing else is told apart.
+That finds the names of tests, their skips, and the number and strength of their assertions. Lines that begin as a
+comment, and the lines that `#if 0` disables, are skipped; nothing else is distinguished.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ _TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"|[(){}\[\],]')
 
 
 def _split_arguments(text: str, opening: int) -> tuple[list[str], int]:
-    """What stands between the commas of a pair of brackets, and where it ends."""
+    """The arguments inside a pair of brackets, and the position after it."""
     found, depth, start = [], 0, opening + 1
     for token in _TOKEN.finditer(text, opening, opening + 4000):
         if token[0] in "([{":

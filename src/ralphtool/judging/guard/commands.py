@@ -1,4 +1,4 @@
-"""Command lines: which programs they run, which tests they leave out, whether they let failures pass."""
+"""Command lines: which programs they run, which tests they leave out, whether they ignore failures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BENIGN |= {"cypress", "idea", "svn", "hg"}
 
 
 def find_weakened_scripts(old: Mapping[str, str], new: Mapping[str, str], ran: set[str]) -> list[str]:
-    """The scripts that no longer do what they did; what went may be `ran` elsewhere."""
+    """The scripts that do less than before. `ran` has all programs that still run, also from other scripts."""
     found = []
     for name, before in old.items():
         had = list_programs(before)
@@ -58,7 +58,7 @@ def _describe_weakening(before: str, after: str, had: set[str]) -> str | None:
 
 
 def list_programs(command: str) -> set[str]:
-    """The programs of a command line that do something."""
+    """The programs that a command line runs, without those that check nothing."""
     found = set()
     for part in re.split(r"&&|\|\||[;|&\n]", _blank_strings(command))[:500]:
         words = [word for word in part.strip().lstrip("@-+ ").split() if not re.match(r"\w+=", word)]
@@ -71,12 +71,12 @@ def list_programs(command: str) -> set[str]:
     return found
 
 
-_QUOTED = re.compile(r"(?<!-c )(?:\"[^\"\n]*\"|'[^'\n]*')")  # after -c it is a command line of its own
+_QUOTED = re.compile(r"(?<!-c )(?:\"[^\"\n]*\"|'[^'\n]*')")  # after -c it is another command line
 _UNQUOTED = re.compile(r"[^\w./:@-]")
 
 
 def _blank_strings(command: str) -> str:
-    """What stands in quotes is no operator: `jest --testPathPattern 'a|b'`."""
+    """Text in quotes is not an operator: `jest --testPathPattern 'a|b'`."""
     return _QUOTED.sub(lambda found: f"'{_UNQUOTED.sub('_', found[0][1:-1])}'", command)
 
 
@@ -99,6 +99,6 @@ def list_options(command: str) -> dict[str, str]:
 
 
 def is_benign(value: str) -> bool:
-    """Whether it names only folders that hold no tests of anybody's own."""
+    """Whether it names only folders that never contain the project's own tests."""
     words = re.findall(r"\w+", value.lower())
     return bool(words) and all(word.strip("_") in _BENIGN for word in words)

@@ -1,4 +1,4 @@
-"""What is asked less: a test that is there before and after, and assertions that went or got looser."""
+"""Finds tests that check less than before: their assertions were removed or weakened."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _USUAL_WORDS |= {"==", "!=", "pytest", "mark", "parametrize", "public"}
 
 
 class Comparison:
-    """Compares pairs of tests, knowing what else changed: assertions may have moved."""
+    """Compares pairs of tests in the context of the other changes: assertions may have moved."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class Comparison:
             detail = f"{shorten(new.test.name)}: {old.test.cases} cases, now {new.test.cases}"
             found.append(GuardFinding("test-deleted", new.file.path, detail))
         if found:
-            return found  # a test that is skipped or cut has its name on the list; its assertions add nothing
+            return found  # a skipped or shortened test is already reported; its assertions add nothing
         weaker = self._describe_weaker(old, new)
         return [GuardFinding("assertion-weakened", new.file.path, f"{shorten(new.test.name)}: {why}") for why in weaker]
 
     def beside(self, file: ChangedTestFile) -> list[GuardFinding]:
-        """Functions beside tests that assert less than they did, or that skip what asks for them."""
+        """Functions beside tests that assert less than before, or that skip the tests that use them."""
         found = []
         for name, new in file.new.beside.items():
             old = file.old.beside.get(name)
@@ -91,7 +91,7 @@ class Comparison:
         friends = self._find_receivers(old.test, new.test, gone)
         gone = [check for check in gone if not any(id(gain) in friends for gain in self._find_gains(check))]
         there = {check.text for check in after}
-        gone = [check for check in gone if check.text not in there]  # it stood there twice
+        gone = [check for check in gone if check.text not in there]  # it occurred twice
         if len(gone) * len(come) < MOST_PAIRS and (why := _find_widened(gone, come) + _find_loosened(gone, come)):
             return why
         return self._describe_fewer(gone, come, kept, old, new)
@@ -116,19 +116,19 @@ class Comparison:
         return self.by_text.get(check.text, [])[:50]
 
     def _find_receivers(self, old: Test, new: Test, gone: Sequence[Assertion]) -> set[int]:
-        """The tests that took most of what is new in them from this one: what they assert has moved."""
+        """The tests that got at least half of their new lines from this one: these assertions were moved."""
         lines = set(old.lines)
         gains = {id(gain): gain for check in gone for gain in self._find_gains(check) if gain.test is not new}
         return {key for key, gain in gains.items() if 2 * len(gain.lines & lines) >= len(gain.lines)}
 
     def _expanded(self, test: Test, beside: dict[str, Test]) -> list[Assertion]:
-        """Its assertions, and its calls of functions that hold some."""
+        """Its assertions, and its calls of functions that contain some."""
         calls = [(call, self._weight(call.name, beside, 4) or int(call.asserts)) for call in test.body.calls]
         held = [call.convert(weight * call.weight) for call, weight in calls if weight]
         return [*test.body.checks, *held]
 
     def _weight(self, name: str, beside: dict[str, Test], depth: int) -> int:
-        """The assertions in a function, and in those that it calls."""
+        """The number of assertions in a function, and in those that it calls."""
         test, key = beside.get(name), (id(beside), name, depth)
         if test is None or not depth:
             return 0
@@ -139,7 +139,7 @@ class Comparison:
         return self.weights[key]
 
     def find_unexplained(self, lost: Sequence[LocatedTest]) -> list[LocatedTest]:
-        """The tests that are nowhere: neither merged into others nor made cases of one."""
+        """The tests that are really gone: neither merged into others nor turned into cases of one."""
         left = [one for one in lost if not self._is_merged(one.test) and not self._is_a_copy(one.test)]
         if len(left) * len(self.gains) > MOST_PAIRS:
             return left
@@ -147,7 +147,7 @@ class Comparison:
         return [one for one in left if not self._is_a_case(one.test, room)]
 
     def _is_a_copy(self, test: Test) -> bool:
-        """Whether another test that is still there does the same."""
+        """Whether a remaining test does the same."""
         return len(test.rest) > 1 and test.rest in self.bodies
 
     def _is_merged(self, test: Test) -> bool:
@@ -176,7 +176,7 @@ class _ChangedTest(Struct, eq=False):
 
     @property
     def rounds(self) -> int:
-        """How many tests it may have taken in as cases."""
+        """The number of tests that it may have absorbed as cases."""
         weights = [check.weight for check in self.test.body.checks]
         rounds = max([self.test.cases, *weights, MANY if self.test.body.loops else 1])
         return rounds if rounds > 1 else 0
@@ -185,7 +185,7 @@ class _ChangedTest(Struct, eq=False):
 def _compare_assertions(
     before: list[Assertion], after: list[Assertion]
 ) -> tuple[list[Assertion], list[Assertion], int]:
-    """What went, what came, and the weight of what stayed."""
+    """The removed assertions, the added ones, and the weight of those that stayed."""
     old, new = Counter(check.text for check in before), Counter(check.text for check in after)
     kept = old & new
     weights = {check.text: check.weight for check in after}
@@ -208,7 +208,7 @@ def _remove_kept(checks: list[Assertion], kept: Counter[str]) -> list[Assertion]
 
 
 def _sum_weights(checks: Iterable[Assertion]) -> int:
-    """Rounds that nobody can count weigh little before and much after: the benefit of the doubt."""
+    """Loops of unknown length count little before and much after: the benefit of the doubt."""
     return sum(check.weight if check.weight < MANY else 1 for check in checks if check.strength)
 
 
@@ -217,7 +217,7 @@ def _has_excuse(old: LocatedTest, new: LocatedTest) -> bool:
 
 
 def _is_covered(check: Assertion, wholes: Sequence[str]) -> bool:
-    """Whether something stronger says it now: `a == A(1, 2)` says what `a.x == 1` said."""
+    """Whether something stronger now checks it: `a == A(1, 2)` includes `a.x == 1`."""
     about = (*check.subjects, *check.parts)
     if check.strength < EXACT and any(whole in about for whole in wholes):
         return True
@@ -236,7 +236,7 @@ _SAYING = re.compile(
 
 
 def _is_said_again(check: Assertion, come: Sequence[Assertion]) -> bool:
-    """Whether one that is no weaker names all that it named: the same in another form, or several in one."""
+    """Whether one that is not weaker uses all its names: the same in another form, or several in one."""
     named = _list_named(check)
     return bool(named) and any(other.strength >= check.strength and named <= _list_named(other) for other in come)
 
@@ -255,7 +255,7 @@ def _find_loosened(gone: Sequence[Assertion], come: Sequence[Assertion]) -> list
 
 
 def _find_looser(check: Assertion, come: Sequence[Assertion]) -> Assertion | None:
-    """What is said of the same subject now, if all of it is weaker."""
+    """The strongest new assertion about the same subject, if even that is weaker."""
     best: tuple[int, Assertion] | None = None
     for other in come:
         strength = max((_measure_strength(subject, other) for subject in check.subjects), default=-1)
@@ -272,7 +272,7 @@ def _measure_strength(subject: str, check: Assertion) -> int:
     return min(PARTIAL, check.strength) if subject in check.parts else -1
 
 
-# Wider ones come later.
+# From narrow to wide.
 _WIDE = ("RuntimeException", "StandardError", "Error", "exception", "Exception", "BaseException", "Throwable")
 
 
@@ -280,7 +280,7 @@ _PANIC = ("panic",)
 
 
 def _find_widened(gone: Sequence[Assertion], come: Sequence[Assertion]) -> list[str]:
-    # A test that had to panic and no longer may is not weaker: it says the opposite.
+    # A test that had to panic and no longer may is not weaker: it checks the opposite.
     inverted = not any(check.raises == _PANIC for check in come)
     old = [check for check in gone if check.raises is not None and not (inverted and check.raises == _PANIC)]
     new = [check for check in come if check.raises is not None]
@@ -317,5 +317,5 @@ def _find_new_skips(old: LocatedTest, new: LocatedTest) -> list[GuardFinding]:
         return []
     before, after = old.test.skips, new.test.skips
     if any(key in UNCONDITIONAL for key in before):
-        return []  # it was never run
+        return []  # it never ran
     return [GuardFinding("test-skipped", new.file.path, shown) for key, shown in after.items() if key not in before]

@@ -1,4 +1,4 @@
-"""Configuration that is code: `jest.config.js` and its relatives as a syntax tree, `conftest.py` by Python's own."""
+"""Configuration that is code: `jest.config.js` and similar files by tree-sitter, `conftest.py` by Python's parser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _QUERY = "(comment) @comment (pair) @head"
 
 
 class Setting(Struct, frozen=True):
-    """A key with what it is set to: the strings of a list, or a text. `inside` are the keys around it."""
+    """A key with its value: the strings of a list, or a text. `inside` has the keys around it."""
 
     key: str
     value: str | list[str]
@@ -27,7 +27,7 @@ class Setting(Struct, frozen=True):
 
 
 def list_settings(text: str, path: str) -> Iterator[Setting]:
-    """The settings of a configuration that is JavaScript, as far as they are written out."""
+    """The settings of a configuration in JavaScript, as far as they are literals."""
     try:
         tree = SourceTree(text, path, _QUERY)
     except RecursionError:
@@ -69,7 +69,7 @@ _MARKED = re.compile(r"\b(?:skip|xfail)")
 
 
 def find_hooks(text: str) -> list[tuple[str, str]] | None:
-    """What a conftest.py does to collecting, running and reporting tests; None where it can't be parsed."""
+    """How a conftest.py affects collecting, running and reporting tests; None if it can't be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""What runs the tests: the files that say which ones are run, and what has to hold."""
+"""Test configuration: the files that say which tests are run, and what is required of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ralphtool.judging.guard.model import LONGEST, FileChange, GuardFinding, dec
 
 
 class _TestConfig(Struct):
-    """What a file of configuration says about which tests are run, and what has to hold."""
+    """What a configuration file says about which tests are run, and what is required of them."""
 
     left_out: dict[str, str] = {}
     """What is left out, or let pass: by a key that is the same wherever it is written."""
@@ -39,7 +39,7 @@ _ConfigParser = Callable[[str], _TestConfig | None]
 
 
 def inspect_configs(changes: Sequence[FileChange]) -> list[GuardFinding]:
-    """All files together, because a setting may move from one to another."""
+    """Checks all files together, because a setting may move from one to another."""
     sides = [(change.path, *both) for change in changes if (both := _read_configs(change))]
     known = {key for _, old, _ in sides for key in old.left_out}
     floors: dict[str, float] = {}
@@ -91,7 +91,7 @@ _SCRIPTED = re.compile(
 
 
 def find_config_parser(path: str) -> _ConfigParser | None:
-    """How to read it; what it reads is None if that can't be read: its own tool will say what is wrong with it."""
+    """The parser of a file. It returns None for an unreadable file: the tool that uses it will report the error."""
     name = path.rpartition("/")[2]
     if name in _CONFIG_READERS:
         return _CONFIG_READERS[name]
@@ -172,11 +172,11 @@ _KEYS = _LISTS | _SWITCHES | _FLOORS
 
 
 def _parse_script(text: str, path: str) -> _TestConfig:
-    """The configuration of Jest, Vitest and others as JavaScript: read, not run."""
+    """The configuration of Jest, Vitest and others in JavaScript: parsed, not run."""
     settings = _TestConfig()
     for setting in list_settings(text, path):
         if setting.key not in _KEYS or (setting.key in _LISTS and "coverage" in setting.inside):
-            continue  # what is not measured is tested all the same
+            continue  # exclusions from coverage do not affect which tests run
         if not path.rpartition("/")[2].startswith("vite.") or "test" in setting.inside:
             _add_setting(settings, setting.key, setting.value)
     return settings
@@ -243,7 +243,7 @@ def _parse_package(text: str) -> _TestConfig | None:
 
 
 def _expand_scripts(command: str, scripts: Mapping[str, str]) -> str:
-    """With the commands of the scripts that it runs: `npm run unit && npm run lint`."""
+    """Adds the commands of the scripts that it runs: `npm run unit && npm run lint`."""
     if "no test specified" in command:
         return ""
     called = re.findall(r"\b(?:npm|pnpm|yarn|bun)\s+(?:run\s+)?(?:-\S+\s+)*([\w:.-]+)", command)
@@ -278,7 +278,7 @@ def _clean_recipe_line(line: str) -> str:
 
 
 def _expand_recipe(name: str, targets: Mapping[str, tuple[list[str], list[str]]]) -> str:
-    """The commands of a target and of all that it needs."""
+    """The commands of a target and of all its prerequisites."""
     seen, waiting = {name}, [name]
     lines: list[str] = []
     while waiting and len(lines) < 1000:

@@ -1,4 +1,4 @@
-"""What a diff did to the tests and to the configuration of tests: the guard's main question."""
+"""What a diff did to the tests and to their configuration: the main task of the guard."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ralphtool.judging.guard.tree_reader import read_tree
 
 
 def inspect_changes(changes: Sequence[FileChange]) -> list[GuardFinding]:
-    """What was done to tests, to their configuration, and to that of other checks."""
+    """Findings about tests, their configuration, and the configuration of other checks."""
     found = _inspect_tests([change for change in changes if _has_tests(change)])
     found += [*inspect_configs(changes), *inspect_lints(changes)]
     return list(dict.fromkeys(GuardFinding(one.kind, one.path, shorten(one.detail, 300)) for one in found))
@@ -53,7 +53,7 @@ def _inspect_tests(changes: Sequence[FileChange]) -> list[GuardFinding]:
 
 
 def find_empty_tests(path: str, data: bytes) -> set[str]:
-    """The names of tests that assert nothing: whatever they run into, they say nothing about what came of it."""
+    """The names of tests that assert nothing: they run code, but do not check the result."""
     text = decode(data)
     file = None if len(text) > LONGEST else read_tests(path, text, False)
     if file is None or file.coarse:
@@ -84,7 +84,7 @@ def _read_both(change: FileChange) -> ChangedTestFile:
 
 
 def read_tests(path: str, text: str, coarse: bool) -> ParsedTestFile | None:
-    """None for Python that can't be parsed, and for what is too deep."""
+    """None for Python that can't be parsed, and for files that are nested too deeply."""
     if coarse:
         return read_coarsely(path, text)
     language = find_language(path)
@@ -112,7 +112,7 @@ def _find_focused(file: ChangedTestFile) -> list[GuardFinding]:
 
 
 def _find_deleted_files(file: ChangedTestFile, there: set[str]) -> list[GuardFinding]:
-    """A test file is one by its name, even if none of its tests is written in a way that we know."""
+    """Goes by the name of a file: its tests may be written in an unknown way."""
     if not file.gone or file.old.tests or not is_named_test(file.path):
         return []
     if not file.old.text.strip() or file.old.text in there:
@@ -146,7 +146,7 @@ def _find_missing_in_file(path: str, placed: Sequence[LocatedTest]) -> list[Guar
 
 
 def _is_still_text(one: LocatedTest, words: set[str]) -> bool:
-    """Commented out, inside a string, behind `if False`, or under a name that nobody runs."""
+    """Whether it is commented out, in a string, behind `if False`, or has a name that no runner collects."""
     name = one.test.bare
     last = name.rpartition(".")[2]
     return any(word.endswith(last) for word in words) if last.isidentifier() else name in one.file.new.text

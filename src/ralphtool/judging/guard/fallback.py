@@ -1,4 +1,4 @@
-"""What is too long or too deep to be read well: names, and numbers of assertions and skips."""
+"""Files that are too long or too deep to be parsed: only names, and numbers of assertions and skips."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ralphtool.judging.guard.model import GuardFinding, ParsedTestFile, Test, bu
 from ralphtool.judging.guard.pairs import ChangedTestFile
 from ralphtool.judging.guard.test_files import find_language
 
-# Plain strings, not patterns: looking for them takes no time even in a file of megabytes.
+# Plain strings, not patterns: searching for them is fast even in a file of megabytes.
 _HEADS = {
     "py": ("def test",),
     "js": ("it(", "test("),

@@ -1,4 +1,4 @@
-"""The grammars of tree-sitter: each is loaded when the first file of its language is read, and not before."""
+"""The grammars of tree-sitter: each is loaded when the first file of its language is read."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _WHEELS = {
 
 
 class _Grammar(Struct, frozen=True):
-    """A language that is loaded, with the query that finds what is looked at in it."""
+    """A loaded language, with the query for the nodes of interest."""
 
     parser: Parser
     query: Query
@@ -45,8 +45,8 @@ def _load_grammar(wheel: str, function: str, query: str) -> _Grammar:
 def parse_source(data: bytes, path: str, query: str) -> tuple[Node, dict[str, list[Node]]]:
     """The tree of a file, and the nodes in it that a query captures, by the names of the captures.
 
-    Raises RecursionError for what is too long, too deep or too broken: a parser that recovers from errors may need
-    minutes for a file of nothing else, and can't be interrupted.
+    Raises RecursionError if it is too long, too deep or too broken: a parser that recovers from errors may need
+    minutes for a file that is full of them, and can't be interrupted.
     """
     from tree_sitter import QueryCursor
 
@@ -75,7 +75,7 @@ def _is_balanced(data: bytes) -> bool:
 
 
 def _is_broken(data: bytes, grammar: _Grammar) -> bool:
-    """Looks at longer and longer beginnings, so that an end is put to it before it takes long."""
+    """Parses longer and longer prefixes, to stop before it takes long."""
     from tree_sitter import QueryCursor
 
     size = _FIRST_LOOK
@@ -89,7 +89,7 @@ def _is_broken(data: bytes, grammar: _Grammar) -> bool:
 
 
 def _is_deep(root: Node) -> bool:
-    """Queries of a tree take time that grows with the square of its depth."""
+    """The time of a query grows with the square of the tree's depth."""
     cursor = root.walk()
     for number in range(_STEP, root.descendant_count, _STEP):
         cursor.goto_descendant(number)

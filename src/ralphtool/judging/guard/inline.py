@@ -1,8 +1,8 @@
-"""Files that hold source and tests: the new source with the tests as they were.
+"""Files that contain source and tests: builds the new source with the old tests.
 
-Rust: what `#[cfg(test)]` covers, single functions marked as tests, and comments with examples. JavaScript and
-TypeScript: Vitest's `if (import.meta.vitest) { … }`. Python: tests beside the source, and examples in docstrings. Where
-a program is told to run those is not asked here: whoever calls has to know.
+Rust: code under `#[cfg(test)]`, single functions marked as tests, and comments with examples. JavaScript and
+TypeScript: Vitest's `if (import.meta.vitest) { … }`. Python: tests beside the source, and examples in docstrings.
+Whether a test program is configured to run them is not checked here: the caller must know.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class _InlineTest(Struct, frozen=True):
-    """A piece of a file that is there for tests only; equal keys are the same piece, before and after."""
+    """A piece of a file that is only for tests; an equal key before and after means the same piece."""
 
     key: tuple[str, ...]
     start: int
@@ -30,7 +30,7 @@ class _InlineTest(Struct, frozen=True):
 
 
 def splice_tests(old: bytes, new: bytes, path: str) -> bytes | None:
-    """The new file with the old tests in it; None where neither has tests inside, or where it can't be parsed."""
+    """The new file with the old tests in it; None if neither has tests inside, or if it can't be parsed."""
     if path.endswith(".py"):
         return splice_python_tests(old, new)
     find = _FINDERS.get(path.rpartition(".")[2].lower())
@@ -47,14 +47,14 @@ def splice_tests(old: bytes, new: bytes, path: str) -> bytes | None:
 
 
 def extract_tests(data: bytes, path: str) -> bytes:
-    """Only the tests that a source holds."""
+    """Only the tests inside a source."""
     find = _FINDERS.get(path.rpartition(".")[2].lower())
     pieces = _drop_inner(find(data, path)) if find else []
     return b"\n".join(data[one.start : one.end] for one in pieces)
 
 
 def remove_tests(data: bytes, path: str) -> bytes:
-    """A source without the tests that it holds."""
+    """A source without the tests inside it."""
     find = _FINDERS.get(path.rpartition(".")[2].lower())
     parts, at = [], 0
     for one in _drop_inner(find(data, path)) if find else []:
@@ -64,14 +64,14 @@ def remove_tests(data: bytes, path: str) -> bytes:
 
 
 def has_tests_inside(old: bytes, new: bytes, path: str, *, is_known: bool) -> bool:
-    """Whether a source has tests in it. In Python any function may be named like one: then it has to be known."""
+    """Whether a source has tests inside. In Python any function may be named like one, so it counts only if known."""
     if path.endswith(".py"):
         return is_known and not is_python_test_module(old or new) and splice_python_tests(old, new) is not None
     return splice_tests(old, new, path) is not None
 
 
 def is_test_module(path: str, data: bytes, *, is_known: bool) -> bool:
-    """Whether a file is all tests, whatever its name: by the framework that it uses, or because that is known."""
+    """Whether a file has only tests, whatever its name: by the framework that it uses, or because that is known."""
     suffix = path.rpartition(".")[2].lower()
     if suffix == "py":
         return is_python_test_module(data) and (is_known or _PYTHON_FRAMEWORK.search(data) is not None)
@@ -96,7 +96,7 @@ def _drop_inner(found: Iterator[_InlineTest]) -> list[_InlineTest]:
 
 
 def _splice(old: bytes, new: bytes, before: Sequence[_InlineTest], after: Sequence[_InlineTest]) -> bytes:
-    """Each piece goes where its counterpart is, or to the end; what is only in the new file goes."""
+    """Each old piece replaces its counterpart, or goes to the end; pieces that are only in the new file are removed."""
     waiting: dict[tuple[str, ...], list[bytes]] = {}
     for one in before:
         waiting.setdefault(one.key, []).append(old[one.start : one.end])

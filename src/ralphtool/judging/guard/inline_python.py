@@ -1,4 +1,4 @@
-"""Python modules that hold source and tests: functions that pytest takes for tests, and examples in docstrings."""
+"""Python modules that contain source and tests: functions that pytest collects, and examples in docstrings."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _Described = ast.Module | _Definition
 
 
 class _Edit(Struct, frozen=True):
-    """`text` takes the place of what is between two offsets."""
+    """`text` replaces the bytes between two offsets."""
 
     start: int
     end: int
@@ -21,7 +21,7 @@ class _Edit(Struct, frozen=True):
 
 
 def splice_python_tests(old: bytes, new: bytes) -> bytes | None:
-    """The new module with the tests and the examples of the old one; None where neither has any, or can't be parsed."""
+    """The new module with the tests and examples of the old one; None if neither has any, or one can't be parsed."""
     try:
         before, after = PythonModule(old), PythonModule(new)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -33,7 +33,7 @@ def splice_python_tests(old: bytes, new: bytes) -> bytes | None:
 
 
 def is_python_test_module(data: bytes) -> bool:
-    """Whether there is nothing but tests in it, and what helps them."""
+    """Whether it consists of tests and their helpers."""
     try:
         module = PythonModule(data)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -42,7 +42,7 @@ def is_python_test_module(data: bytes) -> bool:
 
 
 class PythonModule:
-    """The tests of a module by their names, and the docstrings with examples by the names of what they describe."""
+    """The tests of a module by name, and the docstrings with examples by the names of the documented objects."""
 
     def __init__(self, data: bytes) -> None:
         with warnings.catch_warnings():
@@ -59,12 +59,12 @@ class PythonModule:
         self.examples = {name: node for name, node in self.described.items() if ">>>" in (_get_docstring(node) or "")}
 
     def find_span(self, node: ast.stmt) -> tuple[int, int]:
-        """From its first decorator on."""
+        """Starts at its first decorator."""
         first = min([node, *getattr(node, "decorator_list", [])], key=lambda one: one.lineno)
         return self._starts[first.lineno - 1], self._find_end(node)
 
     def find_docstring(self, name: str) -> tuple[int, int]:
-        """Where it is; where it would be, if there is none."""
+        """Where it is, or would be if there is none."""
         node = self.described[name].body[0]
         start = self._starts[node.lineno - 1] + node.col_offset
         return start, self._find_end(node) if _get_docstring(self.described[name]) is not None else start
@@ -96,7 +96,7 @@ def _get_docstring(node: _Described) -> str | None:
 
 
 def _restore_examples(before: PythonModule, after: PythonModule) -> Iterator[_Edit]:
-    """A docstring goes back to what it describes, also where the new one has none."""
+    """Restores an old docstring even if the new object has none."""
     for name in before.examples:
         if name in after.described:
             start, end = before.find_docstring(name)
@@ -118,7 +118,7 @@ def _add_missing_tests(before: PythonModule, after: PythonModule) -> bytes:
 
 
 def _apply(data: bytes, edits: list[_Edit]) -> bytes:
-    """From the end to the beginning; an edit inside of another one is left out."""
+    """Works from the end to the beginning; an edit inside another one is left out."""
     limit = len(data)
     for edit in sorted(edits, key=lambda one: (one.end, -one.start), reverse=True):
         if edit.end <= limit:

@@ -1,4 +1,4 @@
-"""Examples in the comments of Rust, which `cargo test` runs: the new source with the examples as they were."""
+"""Examples in Rust comments, which `cargo test` runs: builds the new source with the old examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FENCE = b"```"
 
 
 def restore_rust_examples(old: bytes, new: bytes) -> bytes:
-    """A comment with examples goes back to what it describes, also where that has none now."""
+    """Restores an old comment with examples even if the new item has none."""
     if _FENCE not in old and _FENCE not in new:
         return new
     before, parts, at = _find_comments(old), [], 0
@@ -28,7 +28,7 @@ def restore_rust_examples(old: bytes, new: bytes) -> bytes:
 
 
 def _find_comments(data: bytes) -> dict[tuple[bytes, int], tuple[int, int]]:
-    """Where the comment of each item is; those of the same name are numbered."""
+    """The span of each item's comment; items with the same name are numbered."""
     module = _MODULE.match(data)
     found = {(b"", 0): module.span() if module else (0, 0)}
     seen = Counter[bytes]()

@@ -1,4 +1,4 @@
-"""Lint and type checks whose configuration got weaker: rules off, strict off, more left out. It is a warning."""
+"""Warns of lint and type checks whose configuration got weaker: rules off, strict off, more exclusions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Reader = Callable[[str, str], _Flags | None]
 
 
 def inspect_lints(changes: Sequence[FileChange]) -> list[GuardFinding]:
-    """All files together, because a setting may move from one to another."""
+    """Checks all files together, because a setting may move from one to another."""
     sides = [(change.path, *both) for change in changes if (both := _read_both(change))]
     known = {key for _, old, _ in sides for key in old}
     return [
@@ -33,7 +33,7 @@ _TOOLS = ("ruff", "mypy", "flake8")
 
 
 def _was_configured(key: str, known: set[str]) -> bool:
-    """Where a tool had no configuration before, what it has now makes nothing weaker."""
+    """A new configuration of a tool that had none before does not make anything weaker."""
     tool = key.partition(" ")[0]
     return tool not in _TOOLS or tool in known
 
@@ -47,7 +47,7 @@ def find_lint_reader(path: str) -> _Reader | None:
 
 
 def _read_both(change: FileChange) -> tuple[_Flags, _Flags] | None:
-    """A file that is new says nothing: there was nothing that it could make weaker."""
+    """None for a new file: there was nothing that it could make weaker."""
     read = find_lint_reader(change.path)
     before, after = decode(change.old), decode(change.new)
     if read is None or change.old is None or max(len(before), len(after)) > LONGEST:
@@ -73,7 +73,7 @@ _LOOSE = re.compile(r"skipLibCheck|allowJs|allowUnreachableCode|allowUnusedLabel
 
 
 def _read_eslint(text: str, path: str) -> _Flags:
-    """Rules that are off or only warn, and what is ignored, in JSON or JavaScript."""
+    """Rules that are off or only warn, and ignored files, in JSON or JavaScript."""
     found: _Flags = {}
     for setting in list_settings(_wrap_json(text, path), _as_script(path)):
         value = setting.value if isinstance(setting.value, str) else (setting.value or [""])[0]
@@ -97,7 +97,7 @@ def _as_list(value: Any) -> list[str]:
 
 
 def _read_tsconfig(text: str, path: str) -> _Flags:
-    """JSON with comments is JavaScript in brackets."""
+    """JSON with comments is JavaScript in parentheses."""
     found: _Flags = {}
     for setting in list_settings(_wrap_json(text, path), _as_script(path)):
         on = setting.value == "true"
@@ -241,7 +241,7 @@ _LEAVING_OUT = {
 
 
 def _read_golangci(text: str, path: str) -> _Flags:
-    """YAML as far as it is lists under keys; what else it can be is not looked at."""
+    """Reads only lists under keys, and ignores the rest of YAML."""
     found: _Flags = {}
     key = ""
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""What an agent did with work that was in conflict with that of others: markers that it left, work that it undid."""
+"""How an agent resolved conflicts with other stories: markers that it left, work that it undid."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def find_markers(files: Mapping[str, bytes]) -> list[GuardFinding]:
 
 
 def find_sides(paths: Iterable[str]) -> list[GuardFinding]:
-    """Files that git has put aside, since the others have a folder of that name, or the other way round."""
+    """Files that git renamed because the other side has a folder of that name, or the other way round."""
     told = "it is one side of a conflict, judging by the name that git gave it"
     return [GuardFinding("conflict-marker", path, told) for path in paths if _SIDE.search(path)]
 
@@ -30,8 +30,8 @@ def find_sides(paths: Iterable[str]) -> list[GuardFinding]:
 def find_clobbered(
     changed: Collection[str], in_conflict: Collection[str], own: Collection[str], others: Collection[str]
 ) -> list[GuardFinding]:
-    """Files that an agent changed while it resolved a conflict elsewhere. `own` are those that its story had changed
-    before, `others` those of the others: what only they had changed was merged already, and is theirs."""
+    """Files that an agent changed while it resolved a conflict elsewhere. `own` has the files that its story had
+    changed before, `others` those of other stories: a file that only they changed was already merged."""
     told = "other stories changed it without a conflict, and their changes are not intact"
     theirs = {*others}.difference(own, in_conflict)
     return [GuardFinding("merge-clobber", path, told) for path in changed if path in theirs]

@@ -1,4 +1,4 @@
-"""Files that configure the test program among other things: the new file with that part as it was."""
+"""Files that configure the test program among other things: builds the new file with the old test configuration."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from msgspec import Struct
 
 
 def merge_config(old: bytes, new: bytes, path: str, *, with_lint: bool = False) -> bytes:
-    """The new file with all that configures or runs tests as it was in the old one; dependencies and the rest stay new.
+    """The new file with the old version of everything that configures or runs tests; dependencies and so on stay new.
 
-    `with_lint`: what configures linters and type checkers, too. A file that can't be taken apart, and one that is about
-    nothing else, is given back as it was.
+    `with_lint`: also the configuration of linters and type checkers. A file that can't be split, or that contains
+    nothing else, is returned in its old version.
     """
     merge = _MERGERS.get(path.rpartition("/")[2])
     try:
@@ -25,7 +25,7 @@ def merge_config(old: bytes, new: bytes, path: str, *, with_lint: bool = False) 
 
 
 def is_neutral(old: bytes, new: bytes, path: str) -> bool:
-    """Whether a file of many things was changed in nothing that configures or runs tests, or linters."""
+    """Whether a file with mixed contents has no changes to what configures or runs tests or linters."""
     if path.rpartition("/")[2] not in _MERGERS:
         return False
     merged = merge_config(old, new, path, with_lint=True)
@@ -75,7 +75,7 @@ def _merge_package(old: str, new: str, with_lint: bool) -> str:
 
 
 def _merge_scripts(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """A script that is new stays, unless it would run before or after an old one."""
+    """A new script stays, unless it would run before or after an old one."""
     hooks = {f"{word}{name}" for name in old for word in ("pre", "post")}
     return {**old, **{name: script for name, script in new.items() if name not in old and name not in hooks}}
 
@@ -128,7 +128,7 @@ def _merge_pyproject(old: str, new: str, with_lint: bool) -> str:
     wanted = _PYTHON_TABLES + (_PYTHON_LINT_TABLES if with_lint else ())
     merged = _replace_tables(old, new, wanted)
     before, after = tomllib.loads(old), tomllib.loads(merged)
-    # Dotted keys and inline tables can hide a setting from the headers: then none of the new file is taken.
+    # Dotted keys and inline tables can set something without a header: then nothing of the new file is used.
     return merged if all(_get(before, keys) == _get(after, keys) for keys in wanted) else old
 
 
@@ -154,7 +154,7 @@ def _identify(table: _Table) -> tuple[str, ...]:
 
 
 def _restore_keys(table: _Table, old: str) -> str:
-    """`test = false` and its relatives inside of `[lib]`, `[[bin]]` and `[package]`, as they were."""
+    """Restores the old `test = false` and similar keys inside `[lib]`, `[[bin]]` and `[package]`."""
     if table.keys[:1] not in _MIXED_TABLES or len(table.keys) > 1:
         return table.text
     head, *lines = table.text.splitlines(keepends=True)
@@ -204,7 +204,7 @@ _TOML_TOKEN = re.compile(r'"""|\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|[\[\]{}]|
 
 
 def _scan_lines(text: str) -> Iterator[tuple[str, bool]]:
-    """The lines of a TOML file, and whether each is a header: it may also be part of a list or a string."""
+    """The lines of a TOML file, and whether each is a header rather than part of a list or a string."""
     depth, quote = 0, ""
     for line in text.splitlines(keepends=True):
         is_header = not depth and not quote and line.lstrip().startswith("[")
@@ -261,7 +261,7 @@ _GO_LINE = re.compile(r"^(replace|exclude|tool)[ \t]+(?!\()([^\n]+)\n?", re.MULT
 
 
 def _merge_go(old: str, new: str, with_lint: bool) -> str:
-    """A module that was there before is not replaced by another one; new modules, and what stands for them, stay."""
+    """A module that was used before is not replaced by another one; new modules and their replacements stay."""
     known = set(re.findall(r"[\w.~-]+\.[\w.~-]+(?:/[\w.~-]+)*", old))
     rest = _GO_LINE.sub("", _GO_BLOCK.sub("", new))
     fresh = [line for line in _list_go_directives(new) if line.split()[1] not in known]

@@ -1,6 +1,6 @@
-"""What the guard tells, and what a test is to it: names, lines, assertions, skips.
+"""The findings of the guard, and its model of a test: names, lines, assertions, skips.
 
-Every language is read into the same model, so that whoever compares need not know which one it was.
+Every language is read into the same model, so that comparing does not depend on the language.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ SUSPICIONS: frozenset[FindingKind] = frozenset(("test-deleted", "test-skipped", 
 """These say where to look: running the tests as they were decides."""
 WARNINGS: frozenset[FindingKind] = frozenset(("lint-config",))
 """These are reported, and running the checks with their old configuration decides."""
-MANY = 1000  # cases or rounds whose number the text does not tell
-LONGEST = 500_000  # characters; what is longer is read coarsely
-MOST_PAIRS = 20_000  # beyond this, everything is no longer compared with everything
+MANY = 1000  # stands for a number of cases or rounds that the text does not show
+LONGEST = 500_000  # characters; longer files are read coarsely
+MOST_PAIRS = 20_000  # beyond this, not all pairs are compared
 ALWAYS_TRUE, LOOSE, PARTIAL, EXACT = range(4)
 UNCONDITIONAL = frozenset(("skip", "return", "if False", "__test__"))
 
 
 class FileChange(Struct, frozen=True):
-    """One file. `old` or `new` is None when it was not there or is gone; `old_path` is set for a rename."""
+    """One file. `old` is None if it is new, `new` if it is gone; `old_path` is set for a rename."""
 
     path: str
     old: bytes | None
@@ -84,7 +84,7 @@ class GuardFinding(Struct, frozen=True):
 
 
 class Assertion(Struct, frozen=True):
-    """One assertion. Equal texts are the same assertion; `parts` are what it only says something partial about."""
+    """One assertion. Equal texts are the same assertion; `parts` has the subjects that it checks only in part."""
 
     text: str
     subjects: tuple[str, ...]
@@ -98,7 +98,7 @@ class Assertion(Struct, frozen=True):
 
 
 class CallSite(Struct, frozen=True):
-    """A call of a function that may hold assertions."""
+    """A call of a function that may contain assertions."""
 
     name: str
     convert: Callable[[int], Assertion]
@@ -109,7 +109,7 @@ class CallSite(Struct, frozen=True):
 
 
 class Body(Struct):
-    """What a test does. It is `unknown` where it could not be read."""
+    """What a test does. It is `unknown` if it could not be read."""
 
     checks: list[Assertion] = []
     calls: list[CallSite] = []
@@ -125,7 +125,7 @@ _WORDS = r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[=!<>]="
 
 
 class Test(Struct, dict=True, eq=False):
-    """A test, or a function beside tests. Its body is only read if somebody asks: most tests do not change."""
+    """A test, or a function beside tests. Its body is read only on demand: most tests do not change."""
 
     owner: str
     bare: str
@@ -158,7 +158,7 @@ class Test(Struct, dict=True, eq=False):
 
     @cached_property
     def shape(self) -> tuple[object, ...]:
-        """What is left of it when every name is only the first, the second, …: renaming changes nothing of it."""
+        """Its tokens with each name replaced by a number, so that renaming does not change it."""
         names: dict[str, int] = {}
         tokens = _TOKEN.findall("\n".join(self.lines)[:20_000])
         shape = tuple(names.setdefault(one, len(names)) if _NAME.match(one) else one for one in tokens)
@@ -166,12 +166,12 @@ class Test(Struct, dict=True, eq=False):
 
     @property
     def rest(self) -> tuple[str, ...]:
-        """All but the line that names it."""
+        """All lines without those that contain its name."""
         return tuple(line for line in self.lines if self.bare not in line)
 
 
 class ParsedTestFile(Struct):
-    """A file of tests. `coarse` is its number of assertions and its skips, where bodies could not be told apart."""
+    """A file of tests. `coarse` has its number of assertions and its skips, if bodies could not be separated."""
 
     text: str = ""
     tests: dict[str, Test] = {}
@@ -182,7 +182,7 @@ class ParsedTestFile(Struct):
 
 
 def add_skip(skips: dict[str, str], key: str, shown: str) -> None:
-    """The second of a kind is one more: the first may have had a condition."""
+    """A second skip of a kind is counted separately: the first may have had a condition."""
     number = 1
     while f"{key} {number}" in skips and number < 20:
         number += 1
@@ -190,7 +190,7 @@ def add_skip(skips: dict[str, str], key: str, shown: str) -> None:
 
 
 def build_unknown_body() -> Body:
-    """The body of what is too deep, too long or nested too often."""
+    """The body of a test that is too deep, too long or nested too often."""
     return Body(unknown=True)
 
 

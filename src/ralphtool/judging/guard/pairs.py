@@ -1,4 +1,4 @@
-"""The tests of before and after, paired: by their names first, then by what is in them."""
+"""Pairs old tests with new ones: by their names first, then by their contents."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ralphtool.judging.guard.model import MOST_PAIRS, ParsedTestFile, Test
 
 
 class ChangedTestFile(Struct):
-    """A changed file of tests, as it was and as it is."""
+    """A changed file of tests, before and after."""
 
     path: str
     old: ParsedTestFile

@@ -26,13 +26,13 @@ _ASSERTING = re.compile(r"_?(?:assert|check(?!_output|_call)|verify|expect|shoul
 
 
 def _parse(text: str) -> ast.Module:
-    with warnings.catch_warnings():  # a test with "\d" in it is not for us to complain about
+    with warnings.catch_warnings():  # for example about "\d" in a string
         warnings.simplefilter("ignore")
         return ast.parse(text)
 
 
 def has_syntax_error(text: str) -> bool:
-    """Whether that is what keeps it from being parsed, rather than its depth."""
+    """Whether it can't be parsed because of its syntax, rather than its depth."""
     try:
         _parse(text)
     except (SyntaxError, ValueError):
@@ -95,7 +95,7 @@ class _PythonReader:
         return tuple(line for line in self.lines[first - 1 : last] if line)
 
     def _table_lines(self, node: _Function) -> tuple[str, ...]:
-        """The tables that its marks name are part of a test: cases may go from there."""
+        """The lines of the tables that its marks name: removing a row there removes a case."""
         names = [one.id for mark in node.decorator_list for one in ast.walk(mark) if isinstance(one, ast.Name)]
         tables = [self.tables[name] for name in names if name in self.tables]
         return tuple(line for table in tables[:3] for line in self._lines(table.lineno, table.end_lineno)[:100])
@@ -104,7 +104,7 @@ class _PythonReader:
         name = f"{owner}{node.name}"
         skips = {**skips, **_find_decorator_skips(node.decorator_list, name)}
         if not node.bases and not node.name.startswith("Test"):
-            # It may be there to be inherited, so this only says something if it was otherwise before.
+            # It may be a base class, so this matters only if it was different before.
             skips["collected"] = f"{name}: test runners do not collect a class with this name"
         self.scope(node.body, f"{name}.", skips, cases * _count_cases(node, self.tables))
 
@@ -145,7 +145,7 @@ def _is_fixture(node: _Function) -> bool:
 
 
 def _find_scope_skips(body: Sequence[ast.stmt], owner: str, *, is_module: bool) -> dict[str, str]:
-    """What switches off a whole module or class."""
+    """Skips of a whole module or class."""
     found: dict[str, str] = {}
     for node in body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
@@ -168,7 +168,7 @@ def _find_decorator_skips(marks: Sequence[ast.expr], owner: str) -> dict[str, st
 
 
 def _find_marks(expression: ast.expr, owner: str) -> dict[str, str]:
-    """The marks that skip, anywhere in an expression: they may stand on single cases."""
+    """The skip marks anywhere in an expression: they may be on single cases."""
     found: dict[str, str] = {}
     called: set[int] = set()
     for node in ast.walk(expression):
@@ -227,7 +227,7 @@ def _read_body(node: _Function, name: str) -> Body:
 
 
 class _BodyReader:
-    """Collects what a function asserts, calls and skips; what is never reached has no weight."""
+    """Collects the assertions, calls and skips of a function; unreachable ones have no weight."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -310,7 +310,7 @@ class _BodyReader:
             return
         known = parse_assertion_call(node, name, weight)
         if known is None:
-            # Methods of other objects are what is tested, or what sets it up.
+            # Methods of other objects are the code under test, or its setup.
             ours = get_dotted_name(node.func) in (name, f"self.{name}", f"cls.{name}")
             asserts = alone and _ASSERTING.match(name) is not None
             if ours or asserts:

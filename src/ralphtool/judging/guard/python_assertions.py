@@ -1,4 +1,4 @@
-"""What one assertion in Python says: about what, and how much."""
+"""What one assertion in Python checks: its subjects and its strength."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def get_last_name(node: ast.expr) -> str:
 
 
 def count_elements(node: ast.expr, tables: Mapping[str, ast.expr] | None = None) -> int:
-    """How many elements a table has, if it is written out here or at the top of the module."""
+    """The number of elements of a table, if it is a literal here or at the top of the module."""
     if isinstance(node, ast.Name) and tables and node.id in tables:
         return count_elements(tables[node.id])
     if isinstance(node, ast.Dict):
@@ -67,7 +67,7 @@ _ROUGHLY = re.compile(r"(?:approx|isclose|allclose|assertAlmostEqual|assertNotAl
 
 
 def parse_assertion_call(node: ast.Call, name: str, weight: int) -> list[Assertion] | None:
-    """What the call of an assertion says; None for a call of something else."""
+    """The assertions that a call makes; None if it is not an assertion."""
     if _RAISING.match(name):
         return [_parse_raising(node, name, weight)]
     if _MOCKED.match(name) and isinstance(node.func, ast.Attribute):
@@ -81,7 +81,7 @@ def parse_assertion_call(node: ast.Call, name: str, weight: int) -> list[Asserti
 
 
 def _convert_to_expression(node: ast.Call, name: str) -> ast.expr | None:
-    """`self.assertEqual(a, b)` as `a == b`: so that going from one to the other changes nothing."""
+    """`self.assertEqual(a, b)` as `a == b`, so that replacing one by the other is not a change."""
     first, second = node.args[0], node.args[1] if len(node.args) > 1 else None
     if name in ("assertTrue", "assert_"):
         return first
@@ -163,7 +163,7 @@ def _measure_equality(left: ast.expr, right: ast.expr) -> int:
         if isinstance(side, ast.Call) and _ROUGHLY.match(get_last_name(side.func)):
             return PARTIAL
         if isinstance(side, ast.Constant) and isinstance(side.value, bool):
-            return LOOSE  # `x == True` and `x` say the same
+            return LOOSE  # `x == True` is the same as `x`
         if get_last_name(side) == "ANY":
             return ALWAYS_TRUE
     return EXACT
@@ -194,7 +194,7 @@ _FIXED = ast.Constant | ast.List | ast.Dict | ast.Set | ast.Tuple | ast.UnaryOp 
 
 
 def _find_subjects(node: ast.expr) -> tuple[str, ...]:
-    """What an assertion is about: not the constants."""
+    """What an assertion is about, without the constants."""
     if isinstance(node, ast.Tuple):
         return tuple(subject for one in node.elts[:50] for subject in _find_subjects(one))
     if isinstance(node, ast.Call) and _ROUGHLY.match(get_last_name(node.func)):
@@ -211,7 +211,7 @@ def _find_measured(node: ast.expr) -> tuple[str, ...]:
 
 
 def convert_call(node: ast.expr, weight: int) -> Assertion:
-    """The call of a function that holds assertions."""
+    """The call of a function that contains assertions."""
     arguments = node.args[:2] if isinstance(node, ast.Call) else []
     subjects = tuple(subject for one in arguments for subject in _find_subjects(one))
     return Assertion(ast.unparse(node), subjects, EXACT, weight)

@@ -19,7 +19,7 @@ _LONGEST_CHAIN = 200
 
 
 class SourceTree:
-    """`code` is the file without its comments, byte for byte in the same places."""
+    """`code` is the file with its comments blanked, so that byte offsets stay the same."""
 
     def __init__(self, text: str, path: str, query: str) -> None:
         self.data = text.encode("utf-8", "replace")
@@ -31,7 +31,7 @@ class SourceTree:
         self.heads = self._sort(found.get("head", []))
 
     def _find_dead(self, conditions: Sequence[Node]) -> Iterator[tuple[int, int]]:
-        """What stands in `if (false) { … }` is as good as a comment."""
+        """Code inside `if (false) { … }` counts as a comment."""
         for node in conditions:
             said, block = node.child_by_field_name("condition"), node.child_by_field_name("consequence")
             said = said or (node.named_children[0] if node.named_children else None)
@@ -48,7 +48,7 @@ class SourceTree:
         return at >= 0 and node.start_byte < self.dead[at][1]
 
     def get_text(self, node: Node) -> str:
-        """What it says, on one line and without comments."""
+        """Its text, on one line and without comments."""
         return " ".join(
             self.code[node.start_byte : min(node.end_byte, node.start_byte + 4000)].decode("utf-8", "replace").split()
         )
@@ -58,7 +58,7 @@ class SourceTree:
         return tuple(line for line in (one.strip() for one in text.split("\n")) if line)
 
     def list_calls(self, node: Node) -> list[Node]:
-        """The calls inside of a node: of those that begin in one place only the longest, which holds the others."""
+        """The calls inside a node: of those with the same start only the longest, which contains the others."""
         first = bisect.bisect_left(self.starts, node.start_byte)
         last = bisect.bisect_left(self.starts, node.end_byte)
         return [self.calls[at] for at in range(first, last) if at == first or self.starts[at] != self.starts[at - 1]]
@@ -73,7 +73,7 @@ def _blank(data: bytes, comments: Sequence[Node]) -> bytes:
 
 
 class Link(Struct, frozen=True):
-    """One step of a chain: `.toBe(3)`. It has no arguments where nothing is called."""
+    """One step of a chain: `.toBe(3)`. `arguments` is None if nothing is called."""
 
     receiver: Node | None
     name: str
@@ -86,7 +86,7 @@ Splitter = Callable[[SourceTree, "Node"], Link | None]
 
 
 def unroll_chain(tree: SourceTree, node: Node, split: Splitter) -> list[Link]:
-    """The links of a chain, the first one first."""
+    """The links of a chain, in order."""
     links: list[Link] = []
     at: Node | None = node
     while at is not None and len(links) < _LONGEST_CHAIN and (link := split(tree, at)):
@@ -96,5 +96,5 @@ def unroll_chain(tree: SourceTree, node: Node, split: Splitter) -> list[Link]:
 
 
 def list_arguments(node: Node | None) -> Sequence[Node]:
-    """What stands in the brackets of a call, without comments."""
+    """The arguments of a call, without comments."""
     return [one for one in node.named_children if not one.is_extra] if node else []

@@ -1,4 +1,4 @@
-"""What was done to the files of a spec, beyond ticking the boxes of the story."""
+"""Changes to the files of a spec beyond ticking the boxes of the story."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def inspect_spec(
     *,
     done_key: str | None = None,
 ) -> list[GuardFinding]:
-    """What was done to the files of a spec beyond ticking boxes of the story.
+    """Finds changes to the files of a spec beyond ticking boxes of the story.
 
-    `old` and `new` are the stories as the adapter reads them; none if it no longer can. A format that is JSON has a
-    `done_key`, which says of a story that it is done, and is not for the agent.
+    `old` and `new` are the stories as the adapter reads them; empty if it no longer can. A JSON format has a
+    `done_key`, which marks a story as done; the agent must not set it.
     """
     ticks = _Ticks(old, new, story_id)
     found: list[GuardFinding] = []
@@ -43,7 +43,7 @@ def inspect_spec(
 
 
 class _Ticks:
-    """The tasks that became done, to be claimed by the lines that were ticked."""
+    """The tasks that became done, to be matched with the lines that were ticked."""
 
     def __init__(self, old: Sequence[Story], new: Sequence[Story], story_id: str) -> None:
         self.story_id = story_id
@@ -60,13 +60,13 @@ class _Ticks:
                     self.all.append(key)
 
     def claim(self, text: str) -> tuple[str, str] | None:
-        """The story and task of a ticked line. Ids and tags may stand before the text."""
+        """The story and task of a ticked line. Ids and tags may precede the text."""
         words = _normalize(text).split(" ")
         tails = (" ".join(words[start:]) for start in range(min(len(words), 8)))
         return self._first(self.by_text.get(tail, []) for tail in tails)
 
     def claim_any(self, text: str) -> tuple[str, str] | None:
-        """For texts that the adapter cleans of marks: the task whose id stands there, else the next one."""
+        """For texts from which the adapter removes marks: the task whose id occurs there, else the next one."""
         words = re.findall(r"[\w.#-]+", text[:500])
         return self._first([*(self.by_id.get(word, []) for word in words), self.all])
 
@@ -113,7 +113,7 @@ def _compare_boxes(before: str, after: str) -> Literal["ticked", "unticked"] | N
     if one is None or other is None or one["head"] != other["head"]:
         return None
     was, now = one["mark"].strip() in ("x", "X"), other["mark"].strip() in ("x", "X")
-    # Ticking `[ ](a)` needs a blank after the box, else it were a link.
+    # Ticking `[ ](a)` needs a space after the box, otherwise it would be a link.
     same = other["text"] in (one["text"], f" {one['text']}" if one["text"][:1] in ("(", "[") else one["text"])
     if was == now or not same:
         return None
@@ -154,7 +154,7 @@ def _look_at_json(path: str, one: bytes, other: bytes, key: str) -> list[GuardFi
 
 
 def _done_in(data: bytes, key: str) -> dict[str, bool]:
-    """What the key says, everywhere in the document: by the id of the story, else by its place."""
+    """The value of the key everywhere in the document: by the id of the story, else by its place."""
     try:
         waiting: list[Any] = [json.loads(data.decode("utf-8-sig", "replace"))]
     except (ValueError, RecursionError):

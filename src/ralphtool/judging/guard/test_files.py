@@ -1,11 +1,11 @@
-"""Which files hold tests, and in which language: by their names and folders alone."""
+"""Which files contain tests, and in which language: by their names and folders alone."""
 
 from __future__ import annotations
 
 import re
 
 _TEST_FOLDERS = {"test", "tests", "__tests__", "spec", "specs", "e2e", "androidtest", "integration-tests"}
-_SPEC_LANGUAGES = {"", "js", "rb", "php"}  # elsewhere a folder of specifications is part of the product
+_SPEC_LANGUAGES = {"", "js", "rb", "php"}  # in other languages a folder of specifications is part of the product
 _SNAKE = r"(?:tests?|tests?_.*|.*[_.-](?:tests?|unittests?|spec))"
 _CAMEL = r"(?:Test[A-Z0-9_].*|.*(?:Tests?|TestCase|[a-z]IT|Spec))"
 _PRODUCTION = re.compile(
@@ -31,7 +31,7 @@ _LANGUAGE_OF = {
     **dict.fromkeys(("c", "cc", "cxx", "c++", "h", "hh", "hpp", "hxx"), "cpp"),
     "ex": "exs",
 }
-# Elsewhere a folder is enough; these are run only under the right name, so losing the name is losing the tests.
+# In other languages a folder is enough; these are run only under the right name, so renaming can lose tests.
 _NAME_DECIDES = {"py", "go", "rb", "exs"}
 
 
@@ -54,7 +54,7 @@ def is_named_test(path: str) -> bool:
 
 
 def is_production_folder(path: str) -> bool:
-    """Whether it is what is shipped, although its name begins as those of tests do: `src/main/java/TestRunner.java`."""
+    """Whether it is production code although its name starts like that of a test: `src/main/java/TestRunner.java`."""
     return _PRODUCTION.search(path) is not None and not in_test_folder(path)
 
 
@@ -67,5 +67,5 @@ def in_test_folder(path: str) -> bool:
 def is_run_by_runner(path: str) -> bool:
     language = find_language(path)
     if language == "rs":
-        return True  # tests stand anywhere in Rust
+        return True  # tests may be anywhere in Rust
     return is_named_test(path) or (language not in _NAME_DECIDES and is_test(path))

@@ -1,4 +1,4 @@
-"""Tests of languages that tree-sitter reads: the same for all of them; each language says how it writes its own."""
+"""Reads tests with tree-sitter, in the same way for all languages; each language describes how its tests look."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TreeLanguage(Struct, frozen=True):
 
 
 def read_tree(text: str, path: str, language: TreeLanguage) -> ParsedTestFile | None:
-    """None for what is too deep."""
+    """None if it is nested too deeply."""
     try:
         return _read(SourceTree(text, path, language.query), text, language)
     except (RecursionError, MemoryError):
@@ -104,7 +104,7 @@ def _add_test(reading: ParsedTestFile, head: Head, test: Test, numbers: Counter[
 
 
 class _TestGroup(Struct, frozen=True):
-    """What the tests up to `end` have in common: what stands before their names, and what skips them all."""
+    """What the tests up to `end` have in common: the prefix of their names, and the skips of them all."""
 
     owner: str
     skips: dict[str, str]
@@ -119,7 +119,7 @@ def _find_file_skips(text: str, language: TreeLanguage) -> dict[str, str]:
 def _build_test(
     tree: SourceTree, language: TreeLanguage, head: Head, owner: str, skips: dict[str, str], *, readable: bool
 ) -> Test:
-    """Tests nested in tests without end would be read again and again: they keep their names only."""
+    """Deeply nested tests would be read again at each level, so beyond a limit only their names are kept."""
     if not readable:
         return Test(owner, head.name, (), build_unknown_body, skips, head.cases)
     shown = shorten(f"{owner}{head.name}")
@@ -140,7 +140,7 @@ def _read_body(tree: SourceTree, language: TreeLanguage, head: Head, shown: str)
 
 
 class _BodyReader:
-    """Collects what a test asserts, calls and skips."""
+    """Collects the assertions, calls and skips of a test."""
 
     def __init__(self, tree: SourceTree, language: TreeLanguage, name: str) -> None:
         self.tree, self.language, self.name = tree, language, name
@@ -150,7 +150,7 @@ class _BodyReader:
         statements = _list_statements(body)
         self.body.empty = not statements and not self.body.checks
         first = statements[0] if statements else None
-        # Kotlin, Ruby: a lone `return x` is what a short function is.
+        # Kotlin, Ruby: a short function may consist of a single `return x`.
         if (
             first is not None
             and _RETURN.match(self.tree.get_text(first))
@@ -182,7 +182,7 @@ class _BodyReader:
         return parse_claim(build_claim(self.tree, links, index))
 
     def _add_call(self, links: Sequence[Link]) -> None:
-        """Methods of other objects are what is tested, or what sets it up."""
+        """Methods of other objects are the code under test, or its setup."""
         last = links[-1]
         asserts = _ASSERTING.match(last.name) is not None and _is_statement(last.node)
         if asserts or len(links) == 1 or (len(links) == 2 and links[0].name in _OURS):
@@ -205,7 +205,7 @@ _WRAPPING = {"statement_list", "block", "body_statement", "block_body", "stateme
 
 
 def _is_statement(node: Node) -> bool:
-    """Whether nothing is done with what a call gives: it is there to fail."""
+    """Whether the result of a call is unused: then the call is there to fail."""
     parent = node.parent
     while parent is not None and parent.type in ("await_expression", "try_expression", "arguments"):
         if parent.type == "arguments":
@@ -218,19 +218,19 @@ _STATEMENTS = {"expression_statement", "block", "body_statement", "block_body", 
 
 
 def _convert_call(tree: SourceTree, link: Link, weight: int) -> Assertion:
-    """The call of a function that holds assertions."""
+    """The call of a function that contains assertions."""
     subjects = find_subjects(tree.get_text(one) for one in (link.arguments or ())[:2])
     return Assertion(tree.get_text(link.node), subjects, EXACT, weight)
 
 
 def build_claim(tree: SourceTree, links: Sequence[Link], index: int) -> Claim:
-    """The links from the one that asserts on: its own arguments, or what it is called on, are the subject."""
+    """Uses the links from the asserting one on: its arguments, or the object it is called on, are the subject."""
     part = links[index:]
     calls = [at for at, link in enumerate(part) if link.arguments is not None]
     opening = calls[0] if calls else len(part) - 1
     last = (part[calls[-1]].arguments if calls else None) or ()
     first = part[opening].arguments or ()
-    # In `Assert::assertSame(…)` what stands before only says where it is from.
+    # In `Assert::assertSame(…)` the part before the name is only its class.
     chained = index > 0 and _SAID_OF.match(part[0].name) is not None
     subject = part[0].receiver if chained else None
     return Claim(

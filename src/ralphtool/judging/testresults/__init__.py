@@ -1,10 +1,10 @@
-"""Which tests passed and failed, read from what a test program printed and wrote.
+"""Which tests passed and failed, read from the output and reports of a test program.
 
-Nothing is guessed: where the output leaves a doubt (no summary, a crash, fewer names than failures), there is no
-answer, and the whole command counts as failed. A missing name would hide a new failure.
+Nothing is guessed: if the output is ambiguous (no summary, a crash, fewer names than failures), there is no result,
+and the whole command counts as failed. A missing name would hide a new failure.
 
-An id holds the file or package and the name of a test, and nothing that differs from run to run. Tests that the output
-doesn't distinguish are numbered, so one more of them is a new id.
+An id contains the file or package and the name of a test, and nothing that varies from run to run. Tests that the
+output doesn't distinguish are numbered, so one more of them is a new id.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LIMIT = 4 * 1024 * 1024  # an output that reaches this length may have lost its 
 def find_failed_tests(output: bytes, root: str = "", written: Sequence[bytes] = ()) -> frozenset[str] | None:
     """Returns the ids of the failed tests in the output of a command that exited with a status other than 0.
 
-    None where the ids are unknown, or where no test is to blame. Paths below `root`, the folder that the command ran
-    in, become relative to it. `written` are the reports that the programs wrote because they were asked to.
+    None if the ids are unknown, or if no test is to blame. Paths below `root`, the folder that the command ran in,
+    become relative to it. `written` has the reports that the programs were asked to write.
     """
     from ralphtool.judging.testresults import reading
 
@@ -40,7 +40,7 @@ def find_failed_tests(output: bytes, root: str = "", written: Sequence[bytes] = 
 
 
 def read_outcomes(output: bytes, root: str = "", written: Sequence[bytes] = ()) -> TestOutcomes | None:
-    """Returns how the tests of a command ended; None where no test program is recognised in its output."""
+    """Returns how the tests of a command ended; None if no test program is recognised in its output."""
     from ralphtool.judging.testresults import model, reading
 
     reports = _read_reports(reading.split_lines(output, root), root, written, cut=len(output) >= LIMIT)
@@ -60,7 +60,7 @@ def _read_reports(lines: list[str], root: str, written: Sequence[bytes], *, cut:
 
 
 def find_failed_in_junit(data: bytes, root: str = "") -> frozenset[str] | None:
-    """Returns the ids of the failed tests in a JUnit report; None where it names none, or can't be read."""
+    """Returns the ids of the failed tests in a JUnit report; None if it names none, or can't be read."""
     from ralphtool.judging.testresults import junit, reading
 
     report = junit.read_report(reading.make_paths_relative(data, root))

@@ -37,7 +37,7 @@ def read_text(lines: list[str]) -> ProgramReport | None:
 
 
 class _TextCollector:
-    """The results so far. What a test prints without a line break stands before them on their line."""
+    """The results so far. Output of a test without a line break precedes the result on its line."""
 
     def __init__(self) -> None:
         self.names: list[str] = []  # of failures
@@ -65,7 +65,7 @@ class _TextCollector:
             self.complete = self.complete and bool(failed)
             self.closed = self.packages == 1 and (rest.startswith("[") or before.startswith("exit status"))
             self.tests += [(f"{package}.{name}", how) for name, how in self.ended.items()]
-        elif self.started:  # in a package that is ok, every test passed that was not skipped
+        elif self.started:  # if a package is ok, every test that was not skipped passed
             is_skipped = {name for name, how in self.ended.items() if how == "skipped"}
             self.tests += [
                 (f"{package}.{name}", "skipped" if name in is_skipped else "passed") for name in self.started
@@ -114,7 +114,7 @@ def _decode_events(lines: list[str]) -> Iterator[_Event]:
             try:
                 yield _DECODER.decode(line)
             except msgspec.DecodeError:
-                continue  # a line that was cut, or another program's
+                continue  # a truncated line, or another program's
 
 
 def read_json(lines: list[str]) -> ProgramReport | None:

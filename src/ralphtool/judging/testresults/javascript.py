@@ -31,7 +31,7 @@ _NO_TESTS = re.compile(r"No test(?:s| files) found(?:, exiting with code \d)?")
 
 
 def read_no_tests(lines: list[str]) -> ProgramReport | None:
-    """Reads what Jest and Vitest say in the place of a summary."""
+    """Reads the message that Jest and Vitest print instead of a summary."""
     return ProgramReport(counts=Counts(0, 0, 0)) if any(map(_NO_TESTS.match, lines)) else None
 
 
@@ -49,10 +49,10 @@ class _JestCollector:
         self.tests: list[tuple[str, TestResult]] = []
         self.suites, self.sums = Counter[str](), Counter[str]()
         self.last_suites, self.last_sums = Counter[str](), Counter[str]()
-        self.file = ""  # one that has failures
-        self.blocks = 0  # such files
+        self.file = ""  # the current file, if it has failures
+        self.blocks = 0  # files with failures
         self.tree: TitleTree | None = None  # of the tests below the name of a file, with --verbose
-        self.shown = ""  # that file
+        self.shown = ""  # the file of the tree
         self.is_unfinished = False
 
     def read(self, line: str) -> None:
@@ -100,7 +100,7 @@ class _JestCollector:
 
 
 def _count_tests(words: Counter[str], files: Counter[str]) -> Counts:
-    """Returns what a summary counts: where a file could not be loaded, it may count no failed test."""
+    """Returns the counts of a summary: if a file could not be loaded, it may count no failed test."""
     return Counts(words["passed"], words["failed"] or files["failed"], words["skipped"] + words["todo"])
 
 
@@ -185,7 +185,7 @@ def read_mocha(lines: list[str]) -> ProgramReport | None:
 def _join_titles(lines: list[str], at: int) -> list[str]:
     """Joins the titles from the outermost on into one id: each is indented two columns deeper than the one above it.
 
-    The last one ends with a colon; where it doesn't, the output ends too early, and there is no id.
+    The last one ends with a colon; if it doesn't, the output was cut off, and there is no id.
     """
     titles, indent = [lines[at].partition(") ")[2]], 7
     for line in lines[at + 1 : at + 100]:
@@ -204,13 +204,13 @@ _NODE_NAME = re.compile(r"✖ (.*) \([\d.]+ms\)(.*)$")
 
 
 def parse_node_count(line: str) -> dict[str, int]:
-    """Returns the number in one line of the summary, by its word; that summary ends Node's TAP, too."""
+    """Returns the number in one line of the summary, by its word; Node's TAP output ends with the same summary."""
     found = _NODE_COUNT.match(line)
     return {found[1]: int(found[2])} if found else {}
 
 
 def count_node_tests(sums: Counter[str]) -> Counts:
-    """Returns what all lines of the summary count."""
+    """Returns the counts of the whole summary."""
     return Counts(sums["pass"], sums["fail"] + sums["cancelled"], sums["skipped"] + sums["todo"])
 
 
@@ -222,7 +222,7 @@ def read_node(lines: list[str]) -> ProgramReport | None:
     begun, listing, place = False, False, ""
     for line in lines:
         if line.startswith("\u2139") and (count := parse_node_count(line)):
-            begun = begun or "tests" in count  # which begins a summary: what comes before was printed by a test
+            begun = begun or "tests" in count  # begins a summary: anything before it was printed by a test
             final = Counter() if "tests" in count else final
             final.update(count if begun else {})
             sums.update(count if begun else {})

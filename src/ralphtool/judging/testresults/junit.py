@@ -30,12 +30,12 @@ _RESULTS: dict[str, TestResult] = {"passed": "passed", "failed": "failed"}
 
 
 class _DoctypeRefused(Exception):
-    """The document has a type: no test program writes one, and entities can be made to explode."""
+    """The document has a doctype: no test program writes one, and entities can be used for an expansion attack."""
 
 
 class _Suite(Struct, frozen=True):
     name: str
-    prefix: str  # what the ids of its tests begin with
+    prefix: str  # of the ids of its tests
     announced: bool  # its attributes count failures
     seen: int  # how many failures came before it
 
@@ -58,7 +58,7 @@ def _split_words(command: str) -> list[str]:
     try:
         return list(lexer)
     except ValueError:
-        return []  # a quote that never ends: the shell won't run it either
+        return []  # an unclosed quote: the shell won't run it either
 
 
 def split_off_report(lines: list[str]) -> tuple[list[str], list[str], list[str]]:
@@ -72,7 +72,7 @@ def split_off_report(lines: list[str]) -> tuple[list[str], list[str], list[str]]
 
 
 class DocumentReader(Protocol):
-    """What is called for each element of a report."""
+    """The callbacks for each element of a report."""
 
     def start(self, tag: str, attributes: dict[str, str]) -> None: ...
 
@@ -80,7 +80,7 @@ class DocumentReader(Protocol):
 
 
 def parse(data: bytes, document: DocumentReader, read_comment: Callable[[str], None] | None = None) -> bool:
-    """Reads a report into a document; returns False where it is no XML, or in an unknown encoding."""
+    """Reads a report into a document; returns False if it is not XML, or in an unknown encoding."""
     parser = expat.ParserCreate()
     parser.StartElementHandler = document.start
     parser.EndElementHandler = document.end
@@ -98,7 +98,7 @@ def _refuse_doctype(*_: object) -> None:
 
 
 def read_report(data: bytes) -> ProgramReport | None:
-    """Reads a report; None where it is no XML, or in an unknown encoding."""
+    """Reads a report; None if it is not XML, or in an unknown encoding."""
     document = _ReportCollector()
     if not parse(data, document):
         return None
@@ -149,7 +149,7 @@ class _ReportCollector:
     def _fail(self) -> None:
         if self.case is None:
             self.failed.append(self._join("(as a whole)"))
-        elif self.outcome != "todo":  # node reports a failure of what may fail
+        elif self.outcome != "todo":  # node also reports the failure of a test that may fail
             self.outcome = "failed"
 
     def _count_failures(self) -> int:

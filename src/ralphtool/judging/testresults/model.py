@@ -1,4 +1,4 @@
-"""What a test program reports, as values: how many tests there were, and the ids of those that failed."""
+"""The report of a test program, as values: the number of tests, and the ids of those that failed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COUNT = re.compile(r"(\d{1,9}) ([a-z]+)")
 
 
 class Counts(Struct, frozen=True):
-    """How many tests there were. A test that is expected to fail, or still to be written, counts as skipped."""
+    """The numbers of tests. A test that is expected to fail, or not yet written, counts as skipped."""
 
     passed: int
     failed: int
@@ -32,9 +32,9 @@ class Counts(Struct, frozen=True):
 
 
 class TestOutcomes(Struct, frozen=True):
-    """How the tests of one command ended, by name where its programs name them."""
+    """How the tests of one command ended, by name if its programs name them."""
 
-    __test__: ClassVar[bool] = False  # pytest takes it for a test otherwise
+    __test__: ClassVar[bool] = False  # otherwise pytest collects it as a test
 
     counts: Counts
     passed: frozenset[str] | None = None  # None: not all tests that passed are named
@@ -43,7 +43,7 @@ class TestOutcomes(Struct, frozen=True):
 
 
 class NamedTests(Struct, frozen=True):
-    """The tests that an output names, in ids that are the same for a test however it ends."""
+    """The tests that an output names, with ids that do not depend on how a test ends."""
 
     passed: frozenset[str]
     failed: frozenset[str]
@@ -51,21 +51,21 @@ class NamedTests(Struct, frozen=True):
 
 
 class ProgramReport(Struct, frozen=True):
-    """What one program reports. It is complete when it names every failure that the program's own summary counts."""
+    """The report of one program. It is complete if it names every failure that the program's own summary counts."""
 
     failed: frozenset[str] = frozenset()
     counts: Counts | None = None
     complete: bool = True
     named: NamedTests | None = None
-    final: Counts | None = None  # what the last summary counts, where there can be several
+    final: Counts | None = None  # the counts of the last summary, if there can be several
     program: str = ""
 
     @property
     def believed(self) -> Counts | None:
-        """What it counts, without failures that a test only printed.
+        """Its counts, without failures that a test only printed.
 
-        A program names the failures that it counts. An earlier summary that counts failures without their names was
-        printed by a test, or by what it tests.
+        A program names the failures that it counts. An earlier summary that counts failures without naming them was
+        printed by a test, or by the code under test.
         """
         if self.complete or self.counts is None or self.final is None:
             return self.counts
@@ -81,9 +81,9 @@ def build_report(
     tests: Sequence[tuple[str, TestResult]] = (),
     final: Counts | None = None,
 ) -> ProgramReport:
-    """Builds the report of a program that names these failed tests, and counts so many failures in its summary.
+    """Builds the report of a program that names these failed tests, and counts `failures` in its summary.
 
-    `tests` are all tests that it names, with how each ended.
+    `tests` has all tests that it names, with their results.
     """
     normal = [_normalize(name) for name in names]
     failed = frozenset(normal)
@@ -100,7 +100,7 @@ def add_up(
     complete: bool = True,
     tests: Sequence[tuple[str, TestResult]] = (),
 ) -> ProgramReport | None:
-    """Builds one report of all runs of a program, which can run more than once in one command."""
+    """Builds one report from all runs of a program, which can run more than once in one command."""
     if not summaries:
         return None
     counts = sum(summaries[1:], summaries[0])
@@ -108,7 +108,7 @@ def add_up(
 
 
 def name_tests(tests: Sequence[tuple[str, TestResult]], counts: Counts) -> NamedTests | None:
-    """Returns the tests by how they ended; None where these are not as many as the program counts as passed."""
+    """Returns the tests by result; None if the number of passed ones differs from the program's own count."""
     names = list(_number_repeats([_normalize(name) for name, _ in tests]))
     by_result: dict[TestResult, set[str]] = {"passed": set(), "failed": set(), "skipped": set()}
     for name, (_, result) in zip(names, tests, strict=True):
@@ -119,7 +119,7 @@ def name_tests(tests: Sequence[tuple[str, TestResult]], counts: Counts) -> Named
 
 
 def combine(reports: Sequence[ProgramReport]) -> TestOutcomes | None:
-    """Adds up the reports of all programs in a command; None where none of them counts tests."""
+    """Adds up the reports of all programs in a command; None if none of them counts tests."""
     counted = [(report, counts) for report in reports if (counts := report.believed)]
     if not counted:
         return None
@@ -138,7 +138,7 @@ def _combine_failed(reports: Sequence[ProgramReport], counts: Counts) -> frozens
     for report in reports:
         named = report.named.failed if report.named else frozenset[str]()
         is_all = report.counts is not None and len(named) == report.counts.failed
-        # The failures of Node have their file in `failed`, which tests that pass have not.
+        # Node's failures have their file in `failed`; tests that pass have none.
         failed |= named if is_all or (named and report.program == "node") else report.failed
     is_known = all(report.complete for report in reports) or not counts.failed
     return failed if is_known else None
@@ -156,16 +156,16 @@ def _number_repeats(names: Sequence[str]) -> Iterator[str]:
 
 
 def shorten(name: str) -> str:
-    """Cuts a name that is too long for an id, and keeps it distinct from others that begin alike."""
+    """Cuts a name that is too long for an id, and keeps it distinct from others with the same beginning."""
     if len(name) <= _LONGEST_ID:
         return name
-    from hashlib import sha256  # which loads OpenSSL
+    from hashlib import sha256  # loads OpenSSL
 
     return f"{name[:_LONGEST_ID]}…{sha256(name.encode('utf-8', 'replace')).hexdigest()[:12]}"
 
 
 def shorten_path(path: str) -> str:
-    """Returns a file as part of an id: outside of the root, only its name and its folder's are the same everywhere."""
+    """Returns a file as part of an id: outside the root, only the names of the file and its folder are stable."""
     path = path.removeprefix("file://").removeprefix("./")
     return "/".join(path.split("/")[-2:]) if path.startswith("/") else path
 
@@ -186,5 +186,5 @@ def parse_counts(text: str) -> Counter[str]:
 
 
 def parse_number(text: str | None) -> int:
-    """Returns 0 for what is no number, or no sensible one."""
+    """Returns 0 if it is not a number, or too large to be a count."""
     return int(text) if text and text.isdecimal() and len(text) < 10 else 0

@@ -52,10 +52,10 @@ def was_pytest_interrupted(lines: list[str]) -> bool:
 
 
 def split_pytest_runs(lines: list[str]) -> tuple[list[list[str]], list[str], bool]:
-    """Returns the runs in an output, the lines around them, and whether the last run came to its end.
+    """Returns the runs in an output, the lines around them, and whether the last run finished.
 
-    A failing test may have run pytest itself, and its captured output is shown: that run is left out, where its start
-    is shown. With -q it isn't: a run then begins with its first section, and its last line has no frame.
+    A failing test may have run pytest itself, and its captured output is shown: that run is left out if its start is
+    shown. With -q it isn't: a run then begins with its first section, and its last line has no frame.
     """
     runs: list[list[str]] = []
     rest: list[str] = []
@@ -97,7 +97,7 @@ def _read_pytest(run: list[str]) -> ProgramReport:
 
 
 def _find_results(run: list[str]) -> list[tuple[str, TestResult]]:
-    """Returns the tests that a run with -v names, by one process or by those of xdist."""
+    """Returns the tests that a run with -v names, in one process or with xdist."""
     results: dict[str, TestResult] = {}
     for line in run:
         if found := _PYTEST_WORKER.match(line):
@@ -123,7 +123,7 @@ def _find_id(line: str) -> str | None:
 
 
 def _strip_message(text: str) -> str:
-    """Returns the node id without the message after it; parameters may look like the beginning of one."""
+    """Returns the node id without the message after it; parameters may look like the start of a message."""
     name = max(0, text.find(".py::"))
     bracket, dash = text.find("[", name), text.find(" - ", name)
     if dash < 0 or bracket < 0 or dash < bracket:
@@ -153,7 +153,7 @@ class _UnittestCollector:
     def __init__(self) -> None:
         self.names: list[str] = []
         self.tests: list[tuple[str, TestResult]] = []
-        self.test = ""  # that -v has named, and whose result comes next
+        self.test = ""  # named by -v; its result comes next
         self.summaries: list[Counts] = []
         self.before = ""
         self.is_unfinished = False
@@ -174,7 +174,7 @@ class _UnittestCollector:
         self.before = line
 
     def _read_test(self, line: str) -> None:
-        """Reads `test_two (tests.TestCart.test_two) ... ok`; its docstring, or what it prints, may come in between."""
+        """Reads `test_two (tests.TestCart.test_two) ... ok`; the test's docstring or output may come in between."""
         if found := _UNITTEST_TEST.match(line):
             self.test = found[1]
         if self.test and (found := _UNITTEST_WORD.match(line)):

@@ -15,8 +15,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _GAPS = re.compile(r"\n{3,}")
 _COVERAGE = re.compile(r"FAIL Required test coverage|ERROR: Coverage (?:failure|for)|Jest: .*coverage threshold")
 
-# For each program: the text that its summary always contains; its reader, which returns None where the program did not
-# run; and whether the summary counts every failure. Where it covers only one package or binary, an output that was cut
+# For each program: the text that its summary always contains; its reader, which returns None if the program did not
+# run; and whether the summary counts every failure. If it covers only one package or binary, an output that was cut
 # at its beginning may have lost failures that no summary counts.
 _PROGRAMS = (
     ("Ran ", python.read_unittest, True),
@@ -49,14 +49,14 @@ def split_lines(output: bytes, root: str) -> list[str]:
 
 
 def is_coverage_too_low(lines: list[str]) -> bool:
-    """Returns whether a program reports that the tests cover too little."""
+    """Returns whether a program reports that the coverage is too low."""
     return any(map(_COVERAGE.match, lines))
 
 
 def read_reports(lines: list[str], *, cut: bool = False) -> list[ProgramReport]:
     """Returns the report of every program in an output; `cut` says that its beginning may be missing.
 
-    What tests print is shown inside of pytest's output or of XML, and may look like any program's: it is not read.
+    The output of tests appears inside pytest's output or XML, and may look like that of any program: it is not read.
     """
     before, xml, after = junit.split_off_report(lines)
     in_pytest = python.has_pytest_begun(before)

@@ -46,7 +46,7 @@ class _CargoCollector:
         if is_listing and line.startswith("    "):
             self.current.failed.append(_LINE_NUMBER.sub("", line[4:]))
             self.is_listing = True
-        elif line == "failures:":  # the last one begins the list; those before it, what the tests printed
+        elif line == "failures:":  # the last one begins the list; earlier ones begin the output of tests
             self.current.failed, self.is_listing = [], True
         elif found := _END.match(line):
             self.summaries.append(Counts(int(found[1]), int(found[2]), int(found[3])))
@@ -71,7 +71,7 @@ class _CargoCollector:
 
 
 def _name_target(found: re.Match[str]) -> str:
-    """Returns `unittests src/lib.rs (target/debug/deps/shop-507999230d6984fa)` without what each build changes."""
+    """Returns `unittests src/lib.rs (target/debug/deps/shop-507999230d6984fa)` without the parts that vary by build."""
     binary = found[2] or found[3] or ""
     crate = binary.replace("\\", "/").rpartition("/")[2].rpartition("-")[0]
     return " ".join(filter(None, (crate, found[1], found[4])))

@@ -49,7 +49,7 @@ class _ResultCollector:
         self.last: list[tuple[str, str]] | None = None  # the list that ends with the last result, if that failed
         self.cases: dict[int, list[_Case]] = {}  # by depth: all results
         self.case: _Case | None = None  # the last result
-        self.top: list[tuple[str, TestResult]] = []  # those that are part of no other
+        self.top: list[tuple[str, TestResult]] = []  # those at the top level
         self.sums = Counter[str]()
         self.planned: int | None = None
         self.details = ""  # the line that ends the details of a result
@@ -65,7 +65,7 @@ class _ResultCollector:
         elif found := _PLAN.match(line):
             self.planned = (self.planned or 0) + int(found[1])
         elif count := parse_node_count(line):
-            # The number of tests begins the summary: what comes before was printed by a test.
+            # The number of tests begins the summary: anything before it was printed by a test.
             self.sums.update(count if self.sums or "tests" in count else {})
         elif line.startswith("Bail out!"):
             self.complete = False

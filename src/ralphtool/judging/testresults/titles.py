@@ -21,14 +21,14 @@ _MARKS: dict[str, TestResult] = {
 
 
 class TitleTree:
-    """The tests so far. A suite may be shown once more, with a mark, below its tests.
+    """The tests so far. A suite may be shown again, with a mark, below its tests.
 
-    Where suites have a mark of their own, a line without any was printed by a test.
+    If suites have their own mark, a line without a mark was printed by a test.
     """
 
     def __init__(self, separator: str, *, has_marked_suites: bool = False) -> None:
         self.tests: list[tuple[str, TestResult]] = []
-        self.parents: list[tuple[str, TestResult]] = []  # suites, or tests that have tests of their own
+        self.parents: list[tuple[str, TestResult]] = []  # suites, or tests with subtests
         self._separator = separator
         self._has_marked_suites = has_marked_suites
         self._titles: dict[int, str] = {}  # by indentation
@@ -50,11 +50,11 @@ class TitleTree:
         self._deepest = indent
 
     def pick(self, passed: int) -> list[tuple[str, TestResult]]:
-        """Returns the tests: with their parents, if only then as many passed as the program counts."""
+        """Returns the tests, and their parents too if the program's count of passed tests requires it."""
         counted = sum(result == "passed" for _, result in self.tests)
         return self.tests if counted == passed else self.tests + self.parents
 
 
 def _strip_word(mark: str, title: str) -> str:
-    """Removes what Jest writes before the title of a test that it did not run."""
+    """Removes the word that Jest writes before the title of a test that it did not run."""
     return title.removeprefix("skipped ").removeprefix("todo ") if mark in "○✎" else title

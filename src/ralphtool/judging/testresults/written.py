@@ -1,7 +1,7 @@
-"""Reports that a test program wrote because its environment asked for them, and how they go with what it printed.
+"""Reports that a test program wrote because its environment asked for them, merged with its output.
 
-A test can print whatever a program prints; it does not write the program's report. So a report is believed over the
-output, except where the output names more failures.
+A test can print whatever a program prints, but it does not write the program's report. So a report takes precedence
+over the output, unless the output names more failures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CLASS = re.compile(r"\.(?=[A-Z])")
-_ANY = "any"  # the program of a report that does not say who wrote it
+_ANY = "any"  # the program of a report that does not name one
 _STRENGTH = {"skipped": 0, "passed": 1, "failed": 2}
 
 
@@ -43,7 +43,7 @@ class _Case(Struct):
 
 
 class WrittenReport(Struct, frozen=True):
-    """One report, and when its run began and ended; 0 where it doesn't say."""
+    """One report, and when its run began and ended; 0 if it doesn't say."""
 
     report: ProgramReport
     began: float = 0.0
@@ -51,7 +51,7 @@ class WrittenReport(Struct, frozen=True):
 
 
 def read_written(data: bytes) -> WrittenReport | None:
-    """Reads a report of pytest, of Node, or of a program that is not known; None where it is broken."""
+    """Reads a report of pytest, of Node, or of an unknown program; None if it is broken."""
     document = _CaseCollector()
     if not junit.parse(data, document, document.read_comment):
         return None
@@ -72,7 +72,7 @@ class _CaseCollector:
         self.suites: list[str] = []
         self.cases: list[_Case] = []
         self.case: _Case | None = None
-        self.sums = Counter[str]()  # from the comments that end a report of Node
+        self.sums = Counter[str]()  # from the comments at the end of a Node report
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
         if tag == "testcase":
@@ -96,7 +96,7 @@ class _CaseCollector:
             self.suites.pop()
 
     def read_comment(self, text: str) -> None:
-        """Reads `<!-- pass 12 -->`. What a test says comes before it, so that the last one of a word counts."""
+        """Reads `<!-- pass 12 -->`. The output of tests comes earlier, so the last comment with a word counts."""
         for word, number in javascript.parse_node_count(f"#{text.rstrip()}").items():
             self.sums[word] = number
 
@@ -106,7 +106,7 @@ def _read_node(document: _CaseCollector) -> WrittenReport:
     failed = [name for name, result in tests if result == "failed"]
     counts = javascript.count_node_tests(document.sums)
     results = Counter(result for _, result in tests)
-    # A test that has tests of its own is counted, but written as a suite: then names and counts differ.
+    # A test with subtests is counted, but written as a suite: then names and counts differ.
     named = Counts(results["passed"], results["failed"], results["skipped"])
     report = build_report(failed, len(failed), named, tests=tests)
     return WrittenReport(replace(report, counts=counts, program="node"))
@@ -116,7 +116,7 @@ def _read_node(document: _CaseCollector) -> WrittenReport:
 
 
 def _read_pytest(document: _CaseCollector) -> WrittenReport:
-    """Reads a test once, though a test that was repeated, or failed when it was taken down, stands there twice."""
+    """Counts a test once, although a test that was repeated, or whose teardown failed, is listed twice."""
     modules = {case.file for case in document.cases if case.file}
     results: dict[str, TestResult] = {}
     for case in document.cases:
@@ -143,7 +143,7 @@ def _find_node_id(case: _Case, modules: set[str]) -> str:
     """
     if not case.group:  # a file that can't be imported
         return shorten_path(case.file) or case.name
-    if case.group == case.file.replace("/", "."):  # a page with examples
+    if case.group == case.file.replace("/", "."):  # a text file with doctest examples
         return f"{case.file}::{case.name}"
     parts = case.group.split(".")
     for end in range(len(parts), 0, -1):
@@ -167,7 +167,7 @@ def _parse_seconds(text: str) -> float:
         return 0.0
 
 
-# --- together with what was printed -----------------------------------------------------------------
+# --- merging with the output ------------------------------------------------------------------------
 
 
 def merge(printed: Sequence[ProgramReport], written: Sequence[WrittenReport]) -> list[ProgramReport]:
@@ -185,7 +185,7 @@ def merge(printed: Sequence[ProgramReport], written: Sequence[WrittenReport]) ->
 
 
 def _name_printed(printed: list[ProgramReport], written: list[ProgramReport]) -> list[ProgramReport]:
-    """Takes over the names from reports of unknown programs, where the output has none and counts the same."""
+    """Takes the names from reports of unknown programs if the output has none and the counts are the same."""
     if not any(one.counts for one in printed):
         return [*printed, *written]
     names = {one.counts: one.named for one in written}
@@ -193,7 +193,7 @@ def _name_printed(printed: list[ProgramReport], written: list[ProgramReport]) ->
 
 
 def _leave_out_nested(written: Sequence[WrittenReport]) -> list[WrittenReport]:
-    """Leaves out the runs that a test started: each lies within the time of another run."""
+    """Leaves out the runs that a test started: each one took place during another run."""
     return [
         one
         for one in written
@@ -218,9 +218,9 @@ def _merge_program(printed: list[ProgramReport], written: list[ProgramReport]) -
 
 
 def _take_worse(printed: list[ProgramReport], written: list[ProgramReport]) -> ProgramReport:
-    """Returns one report of more failures and fewer passes, where what was written and printed disagree.
+    """Returns one report with the most failures and the fewest passes, if reports and output disagree.
 
-    A failure that was printed counts only if it is named: a test may have printed the number.
+    A failure in the output counts only if it is named: a test may have printed the number.
     """
     ours = sum((one.counts for one in written if one.counts), Counts(0, 0, 0))
     theirs = sum((one.counts for one in printed if one.counts), Counts(0, 0, 0))

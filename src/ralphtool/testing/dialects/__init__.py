@@ -1,4 +1,4 @@
-"""How the models of different makers are spoken to."""
+"""The APIs of different model providers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from ralphtool.testing.scenario import Fail, Request, TooLong
 
-INPUT_TOKENS, OUTPUT_TOKENS = 1000, 50  # that every answer reports
+INPUT_TOKENS, OUTPUT_TOKENS = 1000, 50  # in every response
 
 
 class ToolCall(Struct, frozen=True):
@@ -19,24 +19,24 @@ class ToolCall(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """What the model says, and the tool that it calls, if it does."""
+    """The model's text, and its tool call, if any."""
 
     text: str = ""
     call: ToolCall | None = None
 
 
 class Dialect(Protocol):
-    """One maker's way."""
+    """The API of one provider."""
 
     name: str
-    content_type: str  # of what is streamed
+    content_type: str  # of a stream
 
     def serves(self, path: str) -> bool: ...
 
     def request(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Request: ...
 
     def stream(self, answer: Answer, request: Request) -> list[bytes]:
-        """The answer in pieces, as they are sent."""
+        """The answer in the pieces that are sent."""
         ...
 
     def whole(self, answer: Answer, request: Request) -> bytes: ...
@@ -53,6 +53,6 @@ def event(data: dict[str, Any], name: str = "") -> bytes:
 
 
 def words(text: str) -> list[str]:
-    """A text in pieces, as models stream it."""
+    """A text in pieces, the way models stream it."""
     found = text.split(" ")
     return [word + " " for word in found[:-1]] + found[-1:]

@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions, which many other makers speak too."""
+"""OpenAI's Chat Completions API, which many other providers support too."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from ralphtool.testing.dialects import INPUT_TOKENS, OUTPUT_TOKENS, Answer, ToolCall, event, words
 from ralphtool.testing.scenario import Fail, Request, TooLong
 
-_CREATED = 1767225600  # any moment will do
+_CREATED = 1767225600  # any time will do
 
-# The type, the code and the words of an error, by its status.
+# The type, the code and the text of an error, by its status.
 _ERRORS: dict[int, tuple[str, str | None, str]] = {
     401: ("invalid_request_error", "invalid_api_key", "Incorrect API key provided: no-key-i***here."),
     403: (
@@ -82,10 +82,10 @@ class ChatDialect:
         return turn.status, headers, _error(kind, code, text or f"the script says {turn.status}")
 
 
-# aider begins every conversation with one that it has made up, and ends its answers to itself like this.
+# aider begins every conversation with an invented one, in which the model's answers begin like this.
 _AIDER = ("SEARCH/REPLACE", "Act as an expert code analyst")
 _MADE_UP = ("Ok.", "Ok, based on your requests", "Ok, I won't try", "Ok, any changes I propose", "Ok, I will use th")
-_ASKS_AGAIN = "I added these files to the chat"  # aider does, before it looks at an answer that names new ones
+_ASKS_AGAIN = "I added these files to the chat"  # sent by aider before it processes an answer that names new files
 
 
 def _count_steps(messages: list[dict[str, Any]]) -> int:

@@ -1,4 +1,4 @@
-"""Gemini's generateContent."""
+"""Gemini's generateContent API."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class GeminiDialect:
     def error(self, turn: Fail | TooLong, request: Request) -> tuple[int, dict[str, str], bytes]:
         if isinstance(turn, TooLong):
             return 400, {}, _error(400, _TOO_LONG)
-        status = 503 if turn.status == 529 else turn.status  # it has no other word for "too much asked of us"
+        status = 503 if turn.status == 529 else turn.status  # it has no other status for overload
         message = turn.message or f"the script says {turn.status}"
         if turn.reset_in is None:
             return status, turn.headers, _error(status, message)
@@ -83,7 +83,7 @@ def _result_text(result: dict[str, Any]) -> str:
 
 
 def _parts(answer: Answer, request: Request) -> list[dict[str, Any]]:
-    """What is sent one after the other; at least one thing, since an answer without parts is none."""
+    """The parts to send one after another; at least one, since an answer without parts is invalid."""
     said = [{"text": word} for word in words(answer.text)] if answer.text or not answer.call else []
     return [*said, *_calls(answer, request)]
 

@@ -1,4 +1,4 @@
-"""OpenAI's Responses."""
+"""OpenAI's Responses API."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class ResponsesDialect:
 
 
 def quota(used_percent: float, reset_in: float, minutes: int = 300) -> dict[str, str]:
-    """The headers that tell how much of a subscription is used up."""
+    """The headers that report how much of a subscription's quota is used."""
     return {
         "x-codex-primary-used-percent": str(used_percent),
         "x-codex-primary-window-minutes": str(minutes),
@@ -80,7 +80,7 @@ def quota(used_percent: float, reset_in: float, minutes: int = 300) -> dict[str,
 
 
 def _build_quota_error(reset_in: float) -> dict[str, Any]:
-    """A subscription's limit, which is the one whose end is told as a moment."""
+    """A subscription's limit, the only one that is reported with its reset time."""
     return {
         "type": "usage_limit_reached",
         "code": None,
@@ -91,7 +91,7 @@ def _build_quota_error(reset_in: float) -> dict[str, Any]:
 
 
 def _build_too_long_error() -> tuple[int, dict[str, str], bytes]:
-    """Told in the stream: the status was good, and sent before anybody counted."""
+    """Reported in the stream: the status was sent before the tokens were counted, so it is 200."""
     error = {"code": "context_length_exceeded", "message": _TOO_LONG}
     failed = {"id": "resp_failed", "object": "response", "status": "failed", "error": error, "output": []}
     return 200, {"Content-Type": "text/event-stream"}, _build_event({"type": "response.failed", "response": failed})
@@ -101,7 +101,7 @@ def _build_event(data: dict[str, Any]) -> bytes:
     return event(data, data["type"])
 
 
-# --- what is asked ----------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------------
 
 
 def _items(given: str | list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -120,13 +120,13 @@ def _text(content: Any) -> str:
 
 
 def _count_steps(items: list[dict[str, Any]]) -> int:
-    """What the model said without a word from anybody else in between was one answer."""
+    """Consecutive items of the model count as one answer."""
     spoken = [item.get("role") == "assistant" or item.get("type") in _SPOKEN for item in items]
     return sum(now and not before for before, now in zip([False, *spoken], spoken, strict=False))
 
 
 def _map_tools(tools: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
-    """What each tool is called by. Those of an MCP server come as one, with their own inside."""
+    """The names by which each tool is called. Tools of an MCP server come as one tool that contains them."""
     names = {tool.get("name") or tool.get("type", ""): {"name": tool.get("name", "")} for tool in tools}
     inner = {
         f"{tool['name']}__{one['name']}": {"namespace": tool["name"], "name": one["name"]}
@@ -136,7 +136,7 @@ def _map_tools(tools: list[dict[str, Any]]) -> dict[str, dict[str, str]]:
     return names | inner
 
 
-# --- what is answered -------------------------------------------------------------------------------
+# --- responses --------------------------------------------------------------------------------------
 
 
 def _output(answer: Answer, request: Request) -> list[dict[str, Any]]:

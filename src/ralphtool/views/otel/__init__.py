@@ -1,1 +1,1 @@
-"""A run for OpenTelemetry: spans and metrics, made from the record and from nothing else."""
+"""A run for OpenTelemetry: spans and metrics, built only from the record."""

@@ -1,7 +1,7 @@
 """The spans of one attempt at a story: its agent with the tools, its set-up, its gates, its merge.
 
 The record says when a tool was called, and only sometimes when it returned: a tool lasts until its result, or until
-the agent's next tool or message. An agent begins when what came before it in its attempt has ended.
+the agent's next tool or message. An agent's span begins when the previous step of its attempt has ended.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ralphtool.record.events import AgentEvent, Gate, GateStarted, IterationStarted, Merged, Setup
     from ralphtool.views.otel.model import Attributes, Span
 
-_RED_IS_WANTED = ("own-tests", "blind")  # tests without the work, and on broken source, have to fail
+_RED_IS_WANTED = ("own-tests", "blind")  # tests must fail without the work, and on broken source
 _FAILED = ("failed", "blocked")
-_MOST_MESSAGES = 20  # the last so many are kept
-_MOST_GATES = 1000  # that have begun and not ended
+_MOST_MESSAGES = 20  # the last ones are kept
+_MOST_GATES = 1000  # that have not ended yet
 
 
 class Trace(Struct, frozen=True):
@@ -59,7 +59,7 @@ class Trace(Struct, frozen=True):
 
 
 class AttemptSpans:
-    """What has begun in an attempt. Number 0 has what belongs to no attempt, and the run's own span."""
+    """The open spans of an attempt. Number 0 has the run's own span, and everything outside attempts."""
 
     def __init__(self, trace: Trace, span: OpenSpan, start: IterationStarted | None = None, number: int = 0) -> None:
         self.trace = trace
@@ -67,7 +67,7 @@ class AttemptSpans:
         self.number = number
         self._agent_name = start.agent if start else ""
         self._prompt = f"{start.directory}/prompt.md" if start and start.directory else ""
-        self._anchor = span.start  # when what came before an agent had ended
+        self._anchor = span.start  # when the step before the agent ended
         self._agent: OpenSpan | None = None
         self._messages: list[str] = []
         self._trouble = ""
@@ -79,14 +79,14 @@ class AttemptSpans:
         return self.trace.open(kind, self.number, name, start, (parent or self.span).span_id)
 
     def close_all(self, at: int) -> list[Span]:
-        """Ends what is under way, but not the attempt itself."""
+        """Ends all open spans, except the attempt's own."""
         left = [*self._gates.values(), *([self._merge] if self._merge else [])]
         ended = [*self._end_agent(at), *(span.close(at) for span in left)]
         self._gates, self._merge = {}, None
         return ended
 
     def join(self, worker: str, at: int) -> None:
-        """A worker on another machine has begun with it."""
+        """A worker on another machine has started the attempt."""
         self._anchor = at
         self.span.attributes["ralphtool.worker"] = clean(worker)
 
@@ -219,10 +219,10 @@ class AttemptSpans:
             merge.fail(event.why or "_OTHER")
         return [merge.close(at)]
 
-    # --- its end --------------------------------------------------------------------------------
+    # --- the end --------------------------------------------------------------------------------
 
     def judge(self, event: Verdict | SentBack, at: int) -> list[Span]:
-        """Ends all that is under way; the attempt itself waits for its proof."""
+        """Ends all open spans, except the attempt's own: it stays open for its proof."""
         told, is_sent_back = self.span.attributes, isinstance(event, SentBack)
         status = "sent-back" if isinstance(event, SentBack) else event.status
         told["ralphtool.verdict"] = clean(status)
@@ -255,6 +255,6 @@ def _add_usage(told: Attributes, usage: agents.Usage, agent: str) -> None:
 
 
 def _encode_messages(role: str, texts: list[str]) -> str:
-    """As the conventions want messages where an attribute can only be a text."""
+    """Messages in the conventions' format for attributes that can only be strings."""
     parts = [{"type": "text", "content": clean_content(text)} for text in texts]
     return msgspec.json.encode([{"role": role, "parts": parts}]).decode()

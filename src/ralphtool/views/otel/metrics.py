@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ralphtool.views.otel.model import Attributes, Span
 
-# As the conventions have them. Those of durations go on after 81.92 s: agents work for minutes and hours.
+# From the conventions. The bounds of durations continue above 81.92 s: agents work for minutes and hours.
 _TOKEN_BOUNDS = tuple(float(4**power) for power in range(14))
 _SECOND_BOUNDS = tuple(round(0.01 * 2**power, 2) for power in range(21))
 _SHARED = ("gen_ai.operation.name", "gen_ai.provider.name", "gen_ai.agent.name", "gen_ai.request.model")
@@ -84,7 +84,7 @@ class MetricSums:
         self._attempts = Metric(name="ralphtool.attempts", unit="{attempt}", description="Attempts, by verdict.")
 
     def add(self, span: Span, start: int) -> bool:
-        """Counts a span, if it is that of an agent or of an attempt; tells whether. `start` is when the run began."""
+        """Counts a span of an agent or an attempt. Returns whether it is one. `start` is the start of the run."""
         told = span.attributes
         if "ralphtool.verdict" in told:
             return self._add_attempt(span, start)
@@ -109,12 +109,12 @@ class MetricSums:
         return True
 
     def list_metrics(self) -> list[Metric]:
-        """Those that have a value."""
+        """The metrics that have a value."""
         return [metric for metric in (self._tokens, self._seconds, self._cost, self._attempts) if metric.by_attributes]
 
 
 def build_metrics(spans: Iterable[Span]) -> list[Metric]:
-    """The metrics of a run whose spans are these."""
+    """The metrics of a run, from its spans."""
     spans, sums = list(spans), MetricSums()
     start = min((span.start for span in spans), default=0)
     for span in spans:

@@ -1,4 +1,4 @@
-"""What a span is, whether it has ended or not. The encoding as OTLP is in `otlp.py`."""
+"""Spans, open and ended. `otlp.py` encodes them as OTLP."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Value = str | int | float | bool
 Attributes = dict[str, Value]
 
 _NAME, _TEXT, _CONTENT = 120, 1000, 32_000  # characters
-_MOST_EVENTS = 128  # of a span, as in the SDKs of OpenTelemetry
+_MOST_EVENTS = 128  # per span, as in the SDKs of OpenTelemetry
 
 
 class SpanEvent(Struct, frozen=True):
@@ -38,7 +38,7 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class OpenSpan(Struct, kw_only=True):
-    """A span that has begun."""
+    """A span that has not ended yet."""
 
     trace_id: str
     span_id: str
@@ -76,7 +76,7 @@ class OpenSpan(Struct, kw_only=True):
 
 
 def clean(text: str) -> str:
-    """A text of one line that nobody can do harm with."""
+    """The beginning of a text; control characters become visible."""
     return make_printable(text[:_TEXT])
 
 
@@ -85,5 +85,5 @@ def clean_name(text: str) -> str:
 
 
 def clean_content(text: str) -> str:
-    """The same for a text of many lines."""
+    """The same for a text of several lines."""
     return make_lines_printable(text[:_CONTENT])

@@ -1,4 +1,4 @@
-"""Spans and metrics as OTLP/JSON: ids as hex digits, 64-bit numbers as texts, as the protocol wants them."""
+"""Spans and metrics as OTLP/JSON: ids as hex digits, 64-bit numbers as strings, as the protocol requires."""
 
 from __future__ import annotations
 

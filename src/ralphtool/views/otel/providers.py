@@ -1,4 +1,4 @@
-"""Whose models an agent uses, in the words of OpenTelemetry, as far as names tell."""
+"""The provider of an agent's models, as OpenTelemetry names it, guessed from names."""
 
 from __future__ import annotations
 

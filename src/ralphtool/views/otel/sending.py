@@ -1,6 +1,6 @@
-"""Where an export goes: into a file or standard output, one request a line, or to an OTLP/HTTP endpoint.
+"""The targets of an export: a file or standard output, one request per line, or an OTLP/HTTP endpoint.
 
-Headers come from `OTEL_EXPORTER_OTLP_HEADERS`, as for the SDKs of OpenTelemetry, and stand in no message.
+Headers come from `OTEL_EXPORTER_OTLP_HEADERS`, as for the SDKs of OpenTelemetry, and never appear in a message.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 HEADERS = "OTEL_EXPORTER_OTLP_HEADERS"
 _TIMEOUT = 10.0  # seconds
 _PAUSES = (1.0, 2.0, 4.0)  # seconds between two tries
-_LONGEST_PAUSE = 30.0  # that a server can ask for
+_LONGEST_PAUSE = 30.0  # seconds that a server can ask for
 _PASSING = (429, 502, 503, 504)
 _LONGEST_ANSWER = 64 << 10  # bytes
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 
 class Target(Protocol):
-    """Takes requests, each of them one line of OTLP/JSON."""
+    """Accepts requests, each one line of OTLP/JSON."""
 
     rejected: int  # spans and points that were not accepted
 
@@ -62,7 +62,7 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
 
 class HttpTarget:
-    """Posts each request, and tries again where that can help."""
+    """Posts each request, and retries where that can help."""
 
     def __init__(self, endpoint: str, headers: dict[str, str], sleep: Callable[[float], None] = time.sleep) -> None:
         self.rejected = 0
@@ -71,7 +71,7 @@ class HttpTarget:
         self._sleep = sleep
         host = urlsplit(endpoint).netloc
         is_local = is_loopback(host) or is_loopback(f"{host}:80")
-        # A proxy is for other machines.
+        # Proxies are only for other machines.
         direct = [urllib.request.ProxyHandler({})] if is_local else []
         self._opener = urllib.request.build_opener(_NoRedirect, *direct)
 
@@ -91,7 +91,7 @@ class HttpTarget:
             self._sleep(max(pause, wanted))
 
     def _try_post(self, path: str, body: bytes) -> tuple[float | None, str]:
-        """How long to wait before trying again, None if that is no use; and what went wrong, if anything."""
+        """The seconds to wait before a retry, None if a retry is pointless; and what went wrong, if anything."""
         request = urllib.request.Request(self._endpoint + path, body, self._headers)  # noqa: S310 (checked: http, https)
         try:
             with self._opener.open(request, timeout=_TIMEOUT) as response:
@@ -119,16 +119,16 @@ def _parse_pause(text: str | None) -> float:
 
 
 def _count_rejected(answer: bytes) -> int:
-    """What the server did not take, as it says itself."""
+    """The number of spans and points that the server reports as rejected."""
     try:
         told = quickjson.loads(answer.decode()).get("partialSuccess") or {}
         return sum(int(told.get(name) or 0) for name in ("rejectedSpans", "rejectedDataPoints"))
     except (ValueError, AttributeError, TypeError, RecursionError):
-        return 0  # it accepted, in words of its own
+        return 0  # accepted, but the answer has another format
 
 
 def parse_headers(text: str) -> dict[str, str]:
-    """`name=value,name=value`, the values as in a URL. No message has any of it."""
+    """`name=value,name=value`, the values percent-encoded. None of it appears in messages."""
     found: dict[str, str] = {}
     for item in filter(None, map(str.strip, text.split(","))):
         name, equals, value = (part.strip() for part in item.partition("="))

@@ -1,7 +1,7 @@
 """The spans of a run, from its events: run → attempt at a story → agent → tool; set-up, gates, merges and waits.
 
-The same events give the same spans with the same ids, whether they are read at once or as they come. A span is
-returned when it has ended; what is still open at the end of a run ends with it.
+The same events give the same spans with the same ids, whether they are read at once or as they arrive. A span
+is returned when it has ended; spans that are open at the end of a run end with it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 _ENDS_WAIT = (IterationStarted, GateStarted, Gate, Verdict, Decision, Question, Paused, Resumed, Waiting, RunEnded)
 _ENDS_JUDGED = (IterationStarted, Verdict, Waiting, Paused, RunEnded)  # no proof comes after one of these
-_OF_NO_ATTEMPT = ("tip", "outside", "blind")  # gates, where they name no iteration
+_OF_NO_ATTEMPT = ("tip", "outside", "blind")  # gates outside attempts, unless they name an iteration
 
 
 def build_spans(
@@ -61,7 +61,7 @@ def build_spans(
 
 
 class SpanBuilder:
-    """Takes the events of a run one by one, and returns the spans that each of them ends."""
+    """Takes the events of a run one by one; returns the spans that each of them ends."""
 
     def __init__(self, run: str, read: Callable[[str], str] | None = None) -> None:
         self._named = run, trace_ids.build_trace_id(run), read
@@ -71,7 +71,7 @@ class SpanBuilder:
         self._trace = Trace(*self._named, {})
         self._now = 0
         self._run: AttemptSpans | None = None
-        self._under_way: dict[int, AttemptSpans] = {}  # attempts by their number, the last begun at the end
+        self._under_way: dict[int, AttemptSpans] = {}  # attempts by number, the newest last
         self._judged: dict[int, tuple[AttemptSpans, int]] = {}  # and when each ended
         self._wait: OpenSpan | None = None
         self._wait_until = 0
@@ -84,7 +84,7 @@ class SpanBuilder:
 
     def feed(self, event: Event) -> list[Span]:
         if isinstance(event, RunStarted):
-            self._reset()  # a record that was replaced is read from its beginning
+            self._reset()  # a replaced record is read from its beginning
         if self.is_over:
             return []
         seconds = parse_time(event.at)
@@ -103,7 +103,7 @@ class SpanBuilder:
         return AttemptSpans(self._trace, span)
 
     def finish(self) -> list[Span]:
-        """Ends what is open: the run has died, if it did not say its end."""
+        """Ends all open spans: a run without an end in its record has died."""
         if self._run is None or self.is_over:
             return []
         self._run.span.fail("died")
@@ -118,10 +118,10 @@ class SpanBuilder:
         self._under_way, self.is_over = {}, True
         return ended
 
-    # --- what each event does -------------------------------------------------------------------
+    # --- the effect of each event ---------------------------------------------------------------
 
     def _apply(self, event: Event, at: int, run: AttemptSpans) -> list[Span]:
-        """By what the event is about: an attempt, or the run."""
+        """Passes the event to its attempt, or to the run."""
         if isinstance(event, Agent):
             return self._find(event.iteration).feed_agent(event.event, at)
         if isinstance(event, Setup):
@@ -166,7 +166,7 @@ class SpanBuilder:
     # --- attempts -------------------------------------------------------------------------------
 
     def _find(self, iteration: int) -> AttemptSpans:
-        """The attempt that an event is about. Old records don't say it: there it is the last that began."""
+        """The attempt that an event belongs to. Old records don't say: then it is the newest."""
         last = next(reversed(self._under_way.values()), None)
         found = (self._under_way.get(iteration) if iteration else last) or self._run
         return found or self._begin_run(self._now)

@@ -1,4 +1,4 @@
-"""What attempts changed: the diffs that git keeps, as far as there is room for them in a page."""
+"""The diffs of attempts, from git, cut to what fits into a page."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from ralphtool.views.report.facts import ReportAttempt
 
-_LONGEST = 60_000  # bytes of one diff,
-_ALL = 2_000_000  # and of all of them
+_LONGEST = 60_000  # bytes of one diff
+_ALL = 2_000_000  # bytes of all diffs
 _KNOWN: dict[tuple[str, str, int], Diff] = {}
 _MOST_KNOWN = 50
 _KINDS = {"+": "plus", "-": "minus", "@": "hunk"}
@@ -27,7 +27,7 @@ _SAFE = ("--no-color", "--no-ext-diff", "--no-textconv", "--submodule=short")
 
 
 def read_diffs(root: str, attempts: Iterable[ReportAttempt]) -> dict[str, Diff]:
-    """The diff of each entry that is kept. Without git there are none."""
+    """The diff of each entry whose work is kept; none without git."""
     try:
         repository = Repository.find(root)
         kept = repository.refs(layout.ATTEMPTS) if repository else {}
@@ -44,7 +44,7 @@ def read_diffs(root: str, attempts: Iterable[ReportAttempt]) -> dict[str, Diff]:
 
 
 def _read_diff(repository: Repository, commit: str, longest: int) -> Diff:
-    """What a commit changed is always the same: a page asks again and again."""
+    """Cached: pages ask repeatedly, and the diff of a commit never changes."""
     key = repository.top, commit, longest
     if key not in _KNOWN:
         if len(_KNOWN) >= _MOST_KNOWN:
@@ -57,14 +57,14 @@ def _ask_git(repository: Repository, commit: str, longest: int) -> Diff:
     before = repository.resolve(f"{commit}^") or repository.empty_tree
     data, is_cut = _run_git(repository, ["diff", *_SAFE, "-M", before, commit], longest)
     text = data.decode("utf-8", "replace")
-    whole = text.rpartition("\n")[0] if is_cut else text  # the last line may be torn
+    whole = text.rpartition("\n")[0] if is_cut else text  # the last line may be incomplete
     lines = tuple(_classify_lines(formatting.clean_block(whole, longest + 1).split("\n"))) if whole.strip() else ()
     kinds = Counter(kind for kind, _ in lines)
     return Diff(lines, kinds["plus"], kinds["minus"], is_cut)
 
 
 def _run_git(repository: Repository, arguments: list[str], longest: int) -> tuple[bytes, bool]:
-    """The beginning of what git prints: a diff may be larger than all memory."""
+    """The beginning of git's output: a diff may be larger than the memory."""
     with subprocess.Popen(
         ["git", "-c", "core.quotePath=false", *arguments],
         cwd=repository.top,
@@ -80,7 +80,7 @@ def _run_git(repository: Repository, arguments: list[str], longest: int) -> tupl
 
 
 def _classify_lines(lines: list[str]) -> Iterator[tuple[str, str]]:
-    """What a line is depends on where it stands: in a hunk, `--- x` is a line that was removed."""
+    """The kind of a line depends on its place: in a hunk, `--- x` is a removed line."""
     in_hunk = False
     for line in lines:
         in_hunk = line.startswith("@@") or (in_hunk and not line.startswith("diff --git "))

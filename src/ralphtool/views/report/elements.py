@@ -1,9 +1,9 @@
-"""Elements of HTML, SVG and XML, put together from values: text is always escaped, and nothing here can run or load.
+"""Elements of HTML, SVG and XML, built from values: text is always escaped, and nothing can run or load.
 
     tag("td", story.title, class_="n")      <td class="n">a &lt; b</td>
 
-There is no way to write an element as text. What could run (a script, an attribute as `onclick`) is refused, and so is
-every address that leads out of the page.
+Elements can't be written as text. Everything that could run (a script, an attribute like `onclick`) is refused, and so
+is every address outside the page.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from ralphtool.core.text import make_printable
 
 AttributeValue = str | int | float | bool | None
 
-_VOID = {"br", "hr", "link", "meta", "wbr"}  # which have no end in HTML
-_ON_LINES = {"article", "details", "li", "p", "section", "testcase", "testsuite", "tr"}  # a file that people can read
+_VOID = {"br", "hr", "link", "meta", "wbr"}  # no end tag in HTML
+_ON_LINES = {"article", "details", "li", "p", "section", "testcase", "testsuite", "tr"}  # one per line, for readers
 _REFUSED = {"script", "iframe", "object", "embed", "base", "form", "link", "img", "image", "use", "foreignObject"}
 _ADDRESSES = {"href", "src", "action", "data", "srcset", "poster", "background"}
 _NAMES = {"class_": "class", "for_": "for"}
@@ -30,13 +30,13 @@ class Element(NamedTuple):
 
 
 class Css(str):
-    """A style sheet of our own: the only text that is not escaped."""
+    """A style sheet of ralphtool: the only text that is not escaped."""
 
     __slots__ = ()
 
 
 def tag(name: str, /, *children: object, **attributes: AttributeValue) -> Element:
-    """An element. `None` and `False` as an attribute's value leave it out; `True` is one without a value."""
+    """An element. An attribute with `None` or `False` is omitted, one with `True` has no value."""
     if name in _REFUSED:
         raise ValueError(f"a page has no {name}")
     given = {
@@ -59,13 +59,13 @@ def render_html(root: Element) -> str:
 
 
 def build_bar(parts: Iterable[tuple[str, int]], **attributes: AttributeValue) -> Element:
-    """A bar of parts in the colours of their states, each as wide as its number."""
+    """A bar of parts in the colours of their states; widths are proportional to the numbers."""
     bars = [tag("i", class_=f"is-{state}", style=f"flex-grow:{number}") for state, number in parts if number]
     return tag("div", bars, class_="progress", **attributes)
 
 
 def build_tree(child: object) -> object:
-    """The same as lists and texts, for a page that puts its elements together itself: name, attributes, children."""
+    """The element as lists and texts (name, attributes, children), for a page that builds the elements itself."""
     if isinstance(child, Element):
         attributes = {key: _make_text_printable(value) for key, value in child.attributes.items()}
         return [child.name, attributes, *_list_subtrees(child.children)]
@@ -111,7 +111,7 @@ def _render_element(element: Element, *, is_xml: bool) -> Iterator[str]:
 
 
 def escape_text(text: str) -> str:
-    """A text as text: also where it has what no such file may hold, or what turns the direction of writing."""
+    """Escapes a text. Control characters, and those that change the writing direction, become visible."""
     return escape(_make_text_printable(text))
 
 

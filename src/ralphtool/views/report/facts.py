@@ -1,6 +1,6 @@
-"""What a report tells about one run: plain, immutable values whose texts are fit to be shown.
+"""The facts of a report about one run: plain, immutable values with texts that are safe to show.
 
-Whoever makes one has cut the texts and made visible what is not seen in them; a format only has to escape.
+Their texts are already cut, and invisible characters made visible; a format only has to escape them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.record.view_parts import StoryStateName, Wait
 
 ENDINGS = ("completed", "partial", "failed", "blocked")  # of attempts that count
-PUT_OFF = ("transient", "interrupted")  # which were no attempts: nothing was wrong with the work
+PUT_OFF = ("transient", "interrupted")  # not counted as attempts: the work was not at fault
 
 
 class ReportGate(Struct, frozen=True, kw_only=True):
@@ -27,12 +27,12 @@ class ReportGate(Struct, frozen=True, kw_only=True):
     ok: bool
     began: float
     ended: float
-    told: str  # what it found, in words
-    new: tuple[str, ...]  # the tests that did not fail before
+    told: str  # its result in words
+    new: tuple[str, ...]  # the newly red tests
 
     @property
     def is_fine(self) -> bool:
-        """Whether it ended as it should."""
+        """Whether it ended as expected."""
         return is_expected(self.when, self.ok)
 
 
@@ -43,7 +43,7 @@ class ReportDecision(Struct, frozen=True):
 
 
 class Diff(Struct, frozen=True):
-    """What an attempt changed, as git tells it."""
+    """The diff of an attempt, from git."""
 
     lines: tuple[tuple[str, str], ...]  # each with its kind: plus, minus, hunk, head, or none
     added: int
@@ -56,13 +56,13 @@ class ReportAttempt(Struct, frozen=True, kw_only=True):
 
     story: str
     entry: str
-    number: int  # of the attempt at its story, counted through all runs of the change
+    number: int  # of the attempt at its story, across all runs of the change
     task: str
     agent: str
     workers: tuple[str, ...] = ()  # other machines that worked on it
     began: float
     ended: float
-    status: str  # how it was judged; `running` or `cut off` where it was not
+    status: str  # its verdict; `running` or `cut off` if there is none
     summary: str = ""
     reasons: tuple[str, ...] = ()
     findings: tuple[str, ...] = ()
@@ -73,7 +73,7 @@ class ReportAttempt(Struct, frozen=True, kw_only=True):
     gates: tuple[ReportGate, ...] = ()
     decision: ReportDecision = ReportDecision()
     commit: str = ""  # of the checkpoint
-    is_kept: bool = False  # git has its work
+    is_kept: bool = False  # its work is kept in git
 
     @property
     def counts(self) -> bool:
@@ -89,19 +89,19 @@ class ReportAttempt(Struct, frozen=True, kw_only=True):
 
 
 class ReportQuestion(Struct, frozen=True, kw_only=True):
-    """What a person is asked."""
+    """A question for a person."""
 
     missing: str
     why: str = ""
-    text: str = ""  # the whole of it
+    text: str = ""  # the whole question
     path: str = ""
-    answer: str = ""  # that was given since
-    is_open: bool = True  # whether it still waits
-    change: str = ""  # where a story of that id asks in several changes
+    answer: str = ""  # given since
+    is_open: bool = True  # whether it still needs an answer
+    change: str = ""  # set if stories of several changes with this id have questions
 
 
 class ReportReceipt(Struct, frozen=True, kw_only=True):
-    """What the "done" of a story rests on: `rows` are labels and texts for people, the rest is for programs."""
+    """The proof of a story's "done": `rows` are labels and texts for people, the rest is for programs."""
 
     summary: str
     rows: tuple[tuple[str, str], ...] = ()
@@ -131,10 +131,10 @@ class ReportStory(Struct, frozen=True, kw_only=True):
     tasks_done: int = 0
     tasks_total: int = 0
     depends_on: tuple[str, ...] = ()
-    waits_for: tuple[str, ...] = ()  # those of them that are not done
+    waits_for: tuple[str, ...] = ()  # dependencies that are not done
     why: str = ""
     commit: str = ""
-    proof: str = ""  # of one that is done: proven, held, unproven, accepted, ticked; empty in old records
+    proof: str = ""  # if it is done: proven, held, unproven, accepted, ticked; empty in old records
     proof_why: str = ""
     receipt: ReportReceipt | None = None
     attempts: tuple[ReportAttempt, ...] = ()
@@ -150,7 +150,7 @@ class ReportStory(Struct, frozen=True, kw_only=True):
 
     @property
     def first(self) -> ResourceUse:
-        """What first attempts took, without their gates."""
+        """The use of first attempts, without their gates."""
         return sum_use(one.work for one in self.attempts if not one.is_retry)
 
     @property
@@ -167,7 +167,7 @@ class ReportStory(Struct, frozen=True, kw_only=True):
 
 
 class ReportOccurrence(Struct, frozen=True):
-    """Something else that people should know: a notice, a hand-over, what a person said."""
+    """Something else worth knowing: a notice, a hand-over, a steering command."""
 
     kind: str
     at: float
@@ -176,35 +176,35 @@ class ReportOccurrence(Struct, frozen=True):
 
 
 class NewLearning(Struct, frozen=True):
-    """Something that was learnt in this run."""
+    """A learning from this run."""
 
     id: str
     type: str
     text: str
-    source: str  # the entry or the PRD that it comes from
+    source: str  # its entry or PRD
 
 
 class ShownLearning(Struct, frozen=True):
-    """Something that was known, and was shown to attempts of this run."""
+    """A known learning that was shown to attempts of this run."""
 
     id: str
     text: str
     shown: int
-    helped: int  # of those attempts, so many completed
+    helped: int  # the number of those attempts that completed
 
 
 class RunKnowledge(Struct, frozen=True):
     learnt: tuple[NewLearning, ...] = ()
     shown: tuple[ShownLearning, ...] = ()
-    entries: int = 0  # attempts at the change's stories since it began, in all runs,
-    seconds: float = 0.0  # and what they took
-    runs: int = 0  # of the change, this one included,
-    cost: float = 0.0  # and what all of them cost
-    trouble: str = ""  # why the history tells nothing
+    entries: int = 0  # attempts at the change's stories, in all runs
+    seconds: float = 0.0  # of these attempts
+    runs: int = 0  # of the change, including this one
+    cost: float = 0.0  # of all these runs
+    trouble: str = ""  # why the history can't be read
 
 
 class ReportStep(Struct, frozen=True):
-    """What people can do now."""
+    """A next step for the user."""
 
     say: str
     run: str
@@ -213,17 +213,17 @@ class ReportStep(Struct, frozen=True):
 class Facts(Struct, frozen=True, kw_only=True):
     run: str
     change: str
-    title: str  # of the change; its name, if it has no other
+    title: str  # of the change; its name, if it has no title
     agent: str
     adapter: str
     branch: str
     workspace: str
-    is_plan: bool  # a change was drafted, and nothing done yet
+    is_plan: bool  # a change was drafted, and not yet worked on
     state: str  # running, paused, done, unproven, unfinished, interrupted, died
     reason: str
     verdict: str  # how it ended, in one sentence
     began: float
-    ended: float  # or when it was last heard of
+    ended: float  # or the time of the last event
     stories: tuple[ReportStory, ...]
     waits: tuple[Wait, ...]
     happenings: tuple[ReportOccurrence, ...]
@@ -232,7 +232,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     knowledge: RunKnowledge
     next: tuple[ReportStep, ...]
     tip: ReportCheck | None = None
-    left_out: int = 0  # events that there was no room for
+    left_out: int = 0  # events omitted for lack of room
 
     @property
     def attempts(self) -> list[ReportAttempt]:

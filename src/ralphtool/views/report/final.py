@@ -1,7 +1,7 @@
-"""What a command that ran a change came to, as one object for programs: `ralphtool run --format json`.
+"""The result of a command that ran a change, as one object for programs: `ralphtool run --format json`.
 
-It is made of the facts of a report, so of nothing but the record; what the record can't know (the exit code, an error
-that came before it, the files that were asked for) is given. docs/ci.md is made from the docstrings of the fields.
+It is built from the facts of a report, so only from the record; what the record can't contain (the exit code, an error
+before the record existed, the requested files) is passed in. docs/ci.md is generated from the docstrings of the fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ralphtool.views.amounts import format_utc
 if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportStory
 
-VERSION = 1  # of the object; fields are only ever added, so it changes only when one gets another meaning
+VERSION = 1  # of the object; adding fields does not change it, only a change of a field's meaning does
 
 
 class FinalStory(Struct, frozen=True, kw_only=True):
@@ -195,7 +195,7 @@ class FinalResults(Struct, frozen=True, kw_only=True):
 
 
 def build_result(facts: Facts, exit_code: int, paths: FinalPaths, error: FinalError | None = None) -> FinalResult:
-    """Of a run that has a record. One without an end was cut off: its command knows by what."""
+    """For a run that has a record. If the record has no end, the exit code says what cut the run off."""
     return FinalResult(
         run=facts.run,
         change=facts.change,

@@ -1,7 +1,7 @@
-"""Makes the facts of a report from a run's record: in one pass, whatever the length.
+"""Builds the facts of a report from a run's record, in one pass.
 
-What agents emitted is most of a record and nothing of a report, but for what they used: the rest is passed over without
-being decoded. Every text is made fit to be shown here.
+Most of a record is agent output, of which a report needs only the usage: the rest is skipped without being decoded.
+Every text is sanitized here.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from ralphtool.record.view_parts import AttemptView, GateView, Occurrence, StoryView
 
 _ID, _TITLE = 60, 160  # characters
-_TEXTS = 20  # of a list
+_TEXTS = 20  # in a list
 _LIMITS_IN_WORDS = {
     "attempts": "attempts at a story",
     "max_iterations": "iterations",
@@ -90,7 +90,7 @@ _BEGINNINGS = {
 
 
 def read_facts(run: RunSummary, knowledge: RunKnowledge | None = None) -> Facts:
-    """All that a run's record tells; `knowledge` is what the history adds to it."""
+    """All facts in a run's record; `knowledge` is added from the history."""
     view = RunView()
     for event in map(events.decode, LineReader(run.path).new_without_prose()):
         if event:
@@ -100,7 +100,7 @@ def read_facts(run: RunSummary, knowledge: RunKnowledge | None = None) -> Facts:
 
 
 def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Facts:
-    """The same of a view that is fed by somebody else, and that is closed."""
+    """The same from a view that the caller has fed and closed."""
     start, tip = view.start, _build_check(view.end)
     stories = _add_open_questions(run, view, tuple(_build_story(run, view, one) for one in view.stories.values()))
     return Facts(
@@ -134,7 +134,7 @@ def _clean_lines(texts: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _clean_command(text: str) -> str:
-    """Blanks and all: people copy it."""
+    """With all its blanks: people copy it."""
     return make_printable(text[:2000])
 
 
@@ -163,7 +163,7 @@ def _build_story(run: RunSummary, view: RunView, story: StoryView) -> ReportStor
 
 
 def _list_open(view: RunView, story: StoryView) -> list[str]:
-    """The stories that it depends on and that are not done."""
+    """Its dependencies that are not done."""
     needed = {id: view.stories.get(id) for id in story.depends_on}
     return [id for id, one in needed.items() if one is None or one.state != "done"]
 
@@ -236,7 +236,7 @@ def _build_attempt(one: AttemptView, *, is_kept: bool) -> ReportAttempt:
 
 
 def _find_number(entry: str) -> int:
-    """The number of an attempt, from the id of its entry: that counts on in the next run. 0 for an id without one."""
+    """The number of an attempt, from the id of its entry: it is counted across runs. 0 if the id has none."""
     last = entry.rpartition("-")[2]
     return int(last) if last.isascii() and last.isdecimal() and len(last) < 6 else 0
 
@@ -331,25 +331,25 @@ def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[Repor
 
 
 def _list_answers(stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
-    """What the run advised is of the past: people have answered since, and earlier runs may have asked."""
+    """Replaces the run's own advice: people may have answered since, and earlier runs may have asked."""
     for story in stories:
         asked = story.question
         if story.state == "waiting" and asked and asked.is_open and not asked.answer:
             yield ReportStep(f"answer the question of story {story.id}", wording.build_answer_command(story))
 
 
-# --- what waits -------------------------------------------------------------------------------------
+# --- open questions ---------------------------------------------------------------------------------
 
 
 def _add_open_questions(run: RunSummary, view: RunView, stories: tuple[ReportStory, ...]) -> tuple[ReportStory, ...]:
-    """Whether a question still waits is not in the record of the run that asked it."""
+    """The record of a run does not say whether its questions have been answered since."""
     unsure = {formatting.clean_line(one.id, _ID) for one in view.stories.values() if _may_wait(run, one)}
     if not unsure:
         return stories
     try:
         waiting = questions.list_open(run.root)
     except (RalphError, OSError):
-        return stories  # the record tells what was asked, and that has to do
+        return stories  # then only what the record says
     own = {formatting.clean_line(one.story, _ID): one for one in waiting if one.change == run.change}
     others = {formatting.clean_line(one.story, _ID) for one in waiting if one.change != run.change}
     return tuple(
@@ -361,7 +361,7 @@ def _add_open_questions(run: RunSummary, view: RunView, stories: tuple[ReportSto
 
 
 def _may_wait(run: RunSummary, story: StoryView) -> bool:
-    """Also one that is open, if the run did not tell its end: an earlier run may have asked."""
+    """Includes open stories if the record has no end: an earlier run may have asked."""
     is_unsure = story.state == "open" and run.end is None and not story.is_settled
     return story.state == "waiting" or is_unsure
 

@@ -1,10 +1,9 @@
-"""The report as JUnit XML, for the programs that show the results of tests: a suite for the change, a case for a story.
+"""The report as JUnit XML, for programs that show test results: a suite per change, a case per story.
 
-A story that failed is a failure, and one that waits for a person an error: it could not be tried to its end. What was
-skipped, or is still open, is skipped. A story that is done and not proven is a failure: the run's exit code is 1 as
-well, and most of these programs take what is skipped for green. It is skipped where the settings accept it, so that the
-run is done, and so is one that no record shows anything for. A red last check is a failure of its own, beside those of
-the stories.
+A story that failed is a failure; one that needs an answer is an error, because it could not be completed. Skipped and
+open stories are skipped. A story that is done but not proven is a failure: the run's exit code is 1 as well, and most
+of these programs show skipped cases as green. It is skipped if the settings accept it, so that the run is done; so is a
+done story without any proof in its record. A red last check is a separate failure.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory
 
 
-_COUNTS = ("tests", "failures", "errors")  # of all suites: the schema that Jenkins publishes has no more
+_COUNTS = ("tests", "failures", "errors")  # of all suites: Jenkins' schema has only these
 
 
 class NoRun(NamedTuple):
-    """A change that no run began for. A missing file would leave the one of an earlier job in its place."""
+    """A change without a run. It is written too: otherwise the file of an earlier job would stay in place."""
 
     change: str
     why: str
-    is_error: bool  # else there was nothing to do
+    is_error: bool  # otherwise there was nothing to do
 
 
 def render(facts: Facts) -> str:
@@ -101,7 +100,7 @@ def _build_case(facts: Facts, story: ReportStory) -> Element:
     return tag(
         "testcase",
         _build_doubt(facts, story) if story.is_unproven else _build_ending(story),
-        # Not as properties: the schema that Jenkins publishes has them in suites only.
+        # Not as properties: Jenkins' schema allows them only in suites.
         tag("system-out", "\n".join(f"{name}: {text}" for name, text in rows)) if rows else None,
         classname=facts.change,
         name=story.name,
@@ -138,7 +137,7 @@ def _build_ending(story: ReportStory) -> Element | None:
 
 
 def _build_doubt(facts: Facts, story: ReportStory) -> Element:
-    """Of a story that is done and not proven."""
+    """For a story that is done but not proven."""
     told = describe_proof(story.proof, story.proof_why)
     if facts.state == "done":
         return tag("skipped", message=told)

@@ -1,4 +1,4 @@
-"""What the history adds to a run's record: what was learnt in it, which of the learnings helped, and the sums."""
+"""What the history adds to a run's record: new learnings, learnings that helped, and totals."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from ralphtool.memory.usefulness import ShownItems
     from ralphtool.views.report.facts import Facts
 
-_RECENT = 20_000  # learnings that are looked through
-_MOST = 200  # that are told
+_RECENT = 20_000  # learnings that are searched
+_MOST = 200  # learnings that are listed
 _MOST_RUNS = 500  # the newest, of all changes
 _LONGEST = 600  # characters of one
 _SLACK = 2.0  # seconds: notes are written to the history after the last event
 
 
 def look_up(root: str, facts: Facts) -> RunKnowledge:
-    """What the history knows about a run. A history that can't be read is no reason to tell nothing."""
+    """The history's facts about a run. If the history can't be read, the rest of the report is still written."""
     entries = [one.entry for one in facts.attempts if one.counts and one.entry]
     try:
         history = History(root)
@@ -51,7 +51,7 @@ def look_up(root: str, facts: Facts) -> RunKnowledge:
 
 
 def _list_costs(root: str, facts: Facts) -> list[float]:
-    """What each run of the change cost: of this one as its attempts tell, of the others as their records do."""
+    """The cost of each run of the change: from the attempts for this run, from the records for the others."""
     names = [
         id
         for id in runs.list_ids(root)[:_MOST_RUNS]
@@ -63,7 +63,7 @@ def _list_costs(root: str, facts: Facts) -> list[float]:
 
 
 def _list_prd_ids(facts: Facts) -> list[str]:
-    """Those of the stories that were tried, as their entries have them; of the others, as most formats make them."""
+    """The ids of all stories: from the entries if there are any, otherwise as most formats build them."""
     tried = {one.story: one.entry.rpartition("-")[0] for one in facts.attempts if one.entry}
     ids = [tried.get(one.id) or project.build_slug(f"{facts.change}-{one.id}") for one in facts.stories]
     return list(dict.fromkeys(ids))
@@ -91,7 +91,7 @@ def _find_shown(
     helped: Counter[str] = Counter()
     ids: dict[str, str] = {}
     for showing in _read_showings(usefulness.path_of(root)):
-        # A history that was put back uses the numbers of entries again.
+        # A restored history reuses the numbers of entries.
         if showing.entry in entries and (not showing.at or _is_within(showing.at, facts)):
             shown.update(list(showing.shown))
             helped.update(list(showing.shown) if showing.status == "completed" else [])
@@ -106,7 +106,7 @@ def _find_shown(
 def _find_texts(
     history: History, recent: Sequence[Learning], shown: Collection[str], ids: dict[str, str]
 ) -> dict[str, tuple[str, str]]:
-    """The ids and the words behind digests, of learnings and of patterns; what is nowhere any more is left out."""
+    """The ids and texts of learnings and patterns by digest; those that no longer exist are left out."""
     digests = ((usefulness.digest(one.content), one) for one in recent) if shown else ()
     found = {digest: (one.id, one.content) for digest, one in digests if digest in shown}
     named = {id: digest for digest, id in ids.items() if digest not in found}
@@ -123,5 +123,5 @@ def _read_showings(path: str) -> Iterator[ShownItems]:
         for line in file:
             try:
                 yield typed.decode(line, usefulness.ShownItems)
-            except (ValueError, RecursionError):  # also of msgspec, and of what is not UTF-8
-                continue  # torn, or not ours
+            except (ValueError, RecursionError):  # includes msgspec's errors and invalid UTF-8
+                continue  # incomplete, or not ours

@@ -1,4 +1,4 @@
-"""The report as Markdown, which is read in a terminal as well: what waits for people comes first."""
+"""The report as Markdown, also for reading in a terminal: open questions come first."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~]|&(?=[#\w])|(?<!\w)_|_(?!\w)")
 _AT_THE_START = re.compile(r"^([#+=-])")
-_WORDS = ("entry", "ended as", "story", "worker")  # columns
+_WORDS = ("entry", "ended as", "story", "worker")  # columns of text
 _MOST = 200  # attempts in the table
 _TICKS = re.compile("`+")
-_QUOTED = re.compile(r"((?<!`)`[^`]+`(?!`))")  # as our own sentences name commands
-_UNFIT = re.compile(r"[|<>&]")  # for code: some readers see more in it, in a table for one
+_QUOTED = re.compile(r"((?<!`)`[^`]+`(?!`))")  # how ralphtool's texts name commands
+_UNFIT = re.compile(r"[|<>&]")  # not allowed in code: some renderers interpret it, for example in a table
 
 
 def render(facts: Facts, width: int | None = None) -> str:
-    """With the width of a terminal, tables that are wider than it are not made wider still by blanks."""
+    """Given a terminal's `width`, tables that don't fit are not padded."""
     parts = [
         _build_head(facts),
         _build_waiting(facts),
@@ -46,7 +46,7 @@ def render(facts: Facts, width: int | None = None) -> str:
 
 
 def escape_text(text: str) -> str:
-    """A text as text: nothing in it is taken for Markdown, or for HTML; but what stands in backticks is code."""
+    """Escapes a text: nothing in it is read as Markdown or HTML, except that text in backticks is code."""
     pieces = _QUOTED.split(" ".join(text.split("\n")))
     told = [
         piece if number % 2 and not _UNFIT.search(piece) else _SPECIAL.sub(r"\\\g<0>", piece)
@@ -67,7 +67,7 @@ def _build_section(title: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _build_table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> list[str]:
-    """Numbers are in all columns but those of words; columns that nobody told anything for are left out."""
+    """All columns except those of text are aligned as numbers; empty columns are left out."""
     kept = [number for number, _ in enumerate(columns) if number == 0 or any(row[number] for row in rows)]
     table = [[row[number] for number in kept] for row in (columns, *rows)]
     sizes = [max(3, *(len(row[number]) for row in table)) for number, _ in enumerate(kept)]

@@ -1,6 +1,6 @@
-"""The report as one HTML page that stands alone: no script, nothing from elsewhere, light and dark, phone and paper.
+"""The report as one self-contained HTML page: no script, no external resources, light and dark, phone and paper.
 
-The sentence that matters is first, and what waits for the reader second.
+The most important sentence comes first, then open questions.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Diff, Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-_WHOLE = 30  # characters that fit into every line
+_WHOLE = 30  # characters that fit into any line
 
 
 def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
@@ -40,7 +40,7 @@ def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
 
 
 def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
-    """What is in the body of the page."""
+    """The body of the page."""
     sections = [
         _build_section(
             "waiting", look.STORIES["waiting"].title, [_build_question(one) for one in facts.list_stories("waiting")]
@@ -104,7 +104,7 @@ def _build_head(facts: Facts) -> Element:
 
 
 def _split_clauses(sentence: str) -> list[object]:
-    """Lines break between clauses, if they have to."""
+    """Lines may break only between clauses."""
     *before, last = sentence.split("; ")
     return [*([tag("span", f"{one};"), " "] for one in before), tag("span", last)]
 
@@ -176,7 +176,7 @@ def _build_number(name: str, value: str, more: str) -> Element:
     return tag("div", tag("dt", name), tag("dd", value, tag("small", more) if more else None))
 
 
-# --- what people have to do -------------------------------------------------------------------------
+# --- what needs an action ---------------------------------------------------------------------------
 
 
 def _build_question(story: ReportStory) -> Element:
@@ -252,7 +252,7 @@ def _build_next_steps(facts: Facts) -> Element | None:
 
 
 def _join_dotted(parts: list[str]) -> list[object]:
-    """Short remarks in a row, none of which is broken in two."""
+    """Short remarks in a row; no line breaks inside a remark."""
     pieces = [tag("span", one, class_="whole" if len(one) < _WHOLE else None) for one in parts if one]
     return [[" · " if number else None, one] for number, one in enumerate(pieces)]
 
@@ -392,7 +392,7 @@ def _build_bars(parts: tuple[ResourceUse, ResourceUse, ResourceUse], longest: fl
 
 
 class _CostColumns(NamedTuple):
-    """What was told about tokens and cost: where nobody told it, there is no column for it."""
+    """Columns for tokens and cost, only if any are known."""
 
     has_tokens: bool
     has_cost: bool

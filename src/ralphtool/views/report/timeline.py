@@ -1,7 +1,7 @@
 """The run drawn as a picture: a lane for each story, its attempts coloured by verdict, gates, waits and questions.
 
-Places along the time are parts of the width, so that the same picture fits a phone and a wide screen, and its words
-keep their size. Every mark has a title, which says the same to who can't see it.
+Horizontal positions are percentages of the width, so that the picture fits a phone and a wide screen and its text keeps
+its size. Every mark has a title, for readers who can't see it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportGate, ReportOccurrence, ReportStory
 
 _MOST_LANES = 80
-_ABOVE, _LANE, _AXIS = 28, 54, 26  # heights; the first only if there is something to be said there
+_ABOVE, _LANE, _AXIS = 28, 54, 26  # heights; the first only if something is drawn there
 _BAR, _BAR_HEIGHT, _GATE, _GATE_HEIGHT = 22, 17, 42, 4  # within a lane
-_LEAST = 0.3  # percent of the width that everything has
+_LEAST = 0.3  # minimum width in percent
 _ROOM_FOR_A_NUMBER, _ROOM_FOR_WORDS = 2.6, 5  # percent
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200)
 _DAY = 86_400
-_TICKS = 8  # at the most
+_TICKS = 8  # maximum
 _MARKS = {
     "question": ("?", "a question for you"),
     "answer": ("✎", "your answer"),
     "you": ("»", "you said something"),
     "hand-over": ("→", "another agent continues"),
-    "sent-back": ("↩", "sent back: it does not go together with other work"),
+    "sent-back": ("↩", "sent back: it conflicts with other work"),
 }
 _LEGEND = (
     *((f"v-{name}", one.words) for name, one in look.ATTEMPTS.items()),
@@ -46,7 +46,7 @@ _LEGEND = (
 
 
 class _Scale:
-    """From moments to places, in percent; and from stories to lanes."""
+    """Maps times to positions in percent, and stories to lanes."""
 
     def __init__(self, facts: Facts, stories: list[ReportStory]) -> None:
         self.began = facts.began
@@ -211,7 +211,7 @@ def _draw_gate(gate: ReportGate, top: int, scale: _Scale) -> Element:
 
 
 def _draw_mark(one: ReportOccurrence, scale: _Scale) -> Element:
-    """In the lane of its story, beside the attempt that it follows; else above all lanes."""
+    """In the lane of its story, next to the attempt that it follows; otherwise above all lanes."""
     lane = scale.lanes.get(one.story)
     y = scale.top - 14 if lane is None else scale.lane(lane) + _BAR + _BAR_HEIGHT / 2
     place = scale.at(one.at)

@@ -1,4 +1,4 @@
-"""What every format says in the same words: commands to copy, and short sentences about stories and attempts."""
+"""Wording that all formats share: commands to copy, and short sentences about stories and attempts."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def build_answer_command(story: ReportStory) -> str:
 
 
 def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, str]:
-    """How a person accepts a story that is not proven, and how they reject it."""
+    """The commands that accept and reject a story that is not proven."""
     about = f"{shlex.quote(story.id)} --change {shlex.quote(facts.change)}"
     return f"ralphtool accept {about}", f'ralphtool reject {about} --why "…"'
 
 
 def describe_ending(facts: Facts) -> str:
-    """Why it ended, as a sentence; nothing if it did not tell, or if the stories tell it."""
+    """Why it ended, as a sentence; empty if the record does not say, or if the stories show it."""
     if facts.state in ("done", "unproven") or facts.reason == "interrupted":
         return ""
     return f"It ended because: {facts.reason.rstrip('.')}." if facts.reason else ""
@@ -64,7 +64,7 @@ def build_explain_command(attempt: ReportAttempt) -> str:
 
 
 def build_diff_command(attempt: ReportAttempt) -> str:
-    """Empty where the work was not kept."""
+    """Empty if the work was not kept."""
     is_there = attempt.is_kept and attempt.counts and attempt.entry
     return f"ralphtool diff {shlex.quote(attempt.entry)}" if is_there else ""
 
@@ -77,7 +77,7 @@ def describe_time(facts: Facts) -> str:
 
 
 def list_remarks(story: ReportStory) -> list[str]:
-    """What is to be said about a story in a few words."""
+    """Short remarks about a story."""
     told = [f"commit {story.commit[:10]}"] if story.commit else []
     told += ["done before this run"] if story.was_done and not story.attempts else []
     told += ["optional"] if story.optional else []
@@ -108,7 +108,7 @@ def name_attempt(attempt: ReportAttempt) -> str:
 
 
 def describe_workers(attempt: ReportAttempt) -> str:
-    """As in `on build-7, build-9`; nothing for work at home."""
+    """As in `on build-7, build-9`; empty for work on this machine."""
     return f"on {', '.join(attempt.workers)}" if attempt.workers else ""
 
 
@@ -119,7 +119,7 @@ def describe_decision(attempt: ReportAttempt) -> str:
 
 
 def list_failure_reasons(story: ReportStory) -> list[str]:
-    """The reasons of the last verdict that counts, else what there is."""
+    """The reasons of the last counted verdict; without one, the story's own reason."""
     counted = [one for one in story.attempts if one.counts]
     last = counted[-1] if counted else None
     told = list(last.reasons or (last.summary,)) if last else []
@@ -129,7 +129,7 @@ def list_failure_reasons(story: ReportStory) -> list[str]:
 
 
 def describe_saved(facts: Facts) -> str:
-    """What working side by side brought; nothing where no two stories were worked on at once."""
+    """The time saved by working side by side; empty if no two attempts overlapped."""
     attempts = facts.attempts
     is_side_by_side = any(one.began < before.ended for before, one in pairwise(attempts))
     work = sum(one.work.seconds + one.gate_seconds for one in attempts)
@@ -140,7 +140,7 @@ def describe_saved(facts: Facts) -> str:
 
 
 def describe_all_runs(facts: Facts) -> str:
-    """What all runs of the change took; nothing if this was the only one."""
+    """The totals of all runs of the change; empty if this is the only one."""
     known, own = facts.knowledge, sum(one.counts for one in facts.attempts)
     if known.entries <= own and known.runs < 2:
         return ""
@@ -160,7 +160,7 @@ def summarize_learnings(knowledge: RunKnowledge) -> str:
 
 
 def list_settings(facts: Facts) -> list[tuple[str, str]]:
-    """The run's own settings, as far as it told them."""
+    """The run's settings, as far as they are recorded."""
     rows = [("run", facts.run), ("change", facts.change), ("format", facts.adapter), ("agent", facts.agent)]
     without = "" if facts.is_plan else "none: there is no git"
     rows += [("branch", facts.branch or without), ("workspace", facts.workspace)]

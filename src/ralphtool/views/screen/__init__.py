@@ -1,7 +1,7 @@
-"""The full screen: choose a change, read it, run and watch it, see what it came to.
+"""The full screen: choose a change, read it, run and watch it, see its result.
 
-It starts nothing by itself, reads only what is recorded, and what a person says becomes a file: closing it, killing it
-or losing its terminal never harms a run.
+It starts nothing by itself, reads only what is recorded, and steers runs through files: closing it, killing it or
+losing its terminal never harms a run.
 """
 
 from __future__ import annotations
@@ -74,20 +74,20 @@ _LIGHT = Theme(
     dark=False,
     variables={"block-cursor-text-style": "none", "footer-background": "#e8e6e0", "footer-key-foreground": "#8a6414"},
 )
-# The sixteen colours of a terminal, in which everything else here is written as well.
+# The sixteen ANSI colours, which style all other text here.
 _DARK_LETTERS = _build_ansi_theme("#15181c #d07a73 #8fbf7f #d9b36c #7aa2c8 #b493c2 #7fbfc4 #d5d9dd")
 _LIGHT_LETTERS = _build_ansi_theme("#23282d #a33a33 #3d7a2e #8a6414 #2f5d8a #7d4a8f #2a7a80 #f7f6f3")
 _PRETTY = "│┃║─━═╭╮╰╯┌┐└┘▔▁…•\xd7"
-_PLAIN = dict.fromkeys(range(0x2580, 0x25A0), "#")  # all kinds of blocks
+_PLAIN = dict.fromkeys(range(0x2580, 0x25A0), "#")  # block elements
 _PLAIN |= zip(map(ord, _PRETTY), "|||---++++++++-_.*x", strict=True)
-_SOON = 0.1  # seconds between two looks whether a run has begun
+_SOON = 0.1  # seconds between two checks for the start of a run
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 _PAGES: dict[str, Callable[[str, Any], Page]] = {"change": ChangePage, "watch": WatchPage, "result": ResultPage}
 _PAGES["diff"] = DiffPage
 
 
 class AsciiFilter(LineFilter):
-    """Frames and bars for a terminal that knows no other letters. Each stays as wide as it was."""
+    """Draws frames and bars in ASCII, for terminals without Unicode. Widths don't change."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
         return [Segment(_replace_unicode(text), style, control) for text, style, control in segments]
@@ -102,15 +102,15 @@ def _replace_unicode(text: str) -> str:
 class RalphApp(App[None]):
     CSS_PATH = "style.tcss"
     TITLE = "ralphtool"
-    # The names of classes that a screen has by its size; style.tcss says what comes of that.
+    # CSS classes by screen size, for style.tcss.
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (LEAST[0], "-narrow"), (72, "-normal"), (100, "-wide")]  # noqa: RUF012 - so it is declared
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (LEAST[1], "-low"), (16, "-high")]  # noqa: RUF012
     ENABLE_COMMAND_PALETTE: ClassVar[bool] = False
 
     def __init__(self, root: str, encoding: str = "utf-8") -> None:
-        # Without colours means without any: Textual would give shades of grey.
+        # Without colours means none at all: Textual would use shades of grey.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self.animation_level = "none"  # what moves for its own sake only costs time
+        self.animation_level = "none"  # animations only cost time
         self.root = root
         self._launches: list[Launch] = []
         self._encoding = encoding
@@ -124,10 +124,10 @@ class RalphApp(App[None]):
         return [*super().get_line_filters(), *([self._filter] if self._filter.enabled else [])]
 
     def on_mount(self) -> None:
-        # While this runs, Textual's own stream stands for standard output: whoever asks what can be written there
-        # shall hear of the terminal.
+        # Textual replaces standard output by its own stream: checks of what can be written there must see the
+        # terminal's encoding.
         sys.stdout.encoding = self._encoding  # type: ignore[misc]
-        for number in _ENDS:  # so that the terminal is left as it was found
+        for number in _ENDS:  # so that the terminal is restored
             asyncio.get_running_loop().add_signal_handler(number, self.exit, None, 128 + number)
         self.push_screen(ChangesPage(self.root))
         self.set_interval(_SOON, self._follow_launches)
@@ -142,11 +142,11 @@ class RalphApp(App[None]):
         if isinstance(page, ChosenPage):
             page.starting = {one.change for one in self._launches if not one.is_reported}
         if any(page.is_like(below) for below in self.screen_stack[-2:-1]):
-            self.pop_screen()  # somebody goes to and fro between two pages
+            self.pop_screen()  # the user alternates between two pages
         else:
             self.push_screen(page)
 
-    # --- runs that were begun here
+    # --- runs that were started here
 
     def on_start_run(self, message: StartRun) -> None:
         try:
@@ -158,11 +158,11 @@ class RalphApp(App[None]):
 
     def _follow_launches(self) -> None:
         for one in list(self._launches):
-            has_ended = one.has_ended  # asked first: what it wrote before it ended is then seen below
+            has_ended = one.has_ended  # checked first, so that everything it wrote before its end is found below
             if one.id is None:
                 one.find_run()
             page = self.screen
-            # Nobody is interrupted in a dialog: it can wait.
+            # It can wait: dialogs are not interrupted.
             if not one.is_reported and (one.id or has_ended) and isinstance(page, Page) and page.is_mounted:
                 one.is_reported = True
                 self._report_start(page, one) if one.id else self._report_failure(one.change, one.read_error())
@@ -188,7 +188,7 @@ class RalphApp(App[None]):
 
 
 def _is_light(colours: str) -> bool:
-    """What some terminals tell about theirs: `foreground;background`."""
+    """`colours` is what some terminals report: `foreground;background`."""
     return colours.rpartition(";")[2] in ("7", "15")
 
 

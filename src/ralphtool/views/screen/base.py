@@ -1,4 +1,4 @@
-"""What all pages of the full screen share: a head, the keys at the foot, dialogs, and a word where there is no room."""
+"""Shared parts of all pages of the full screen: head, keys, dialogs, and a message for screens that are too small."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     ResultT = TypeVar("ResultT")
 
-LEAST = (40, 10)  # columns and lines below which nothing but a word is shown
-_LONG_ENOUGH = 6.0  # seconds in which a message can be read
+LEAST = (40, 10)  # columns and lines; smaller screens show only a message
+_LONG_ENOUGH = 6.0  # seconds that a message is shown
 _MOVING = (("tab", "to the next list or text"), ("arrows", "move and scroll"))
 
 
@@ -39,12 +39,12 @@ def _build_too_small() -> Static:
 
 
 class RowList(OptionList):
-    """A list whose Enter is shown among the keys."""
+    """A list that shows Enter among the keys."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Open", key_display="enter")]
 
     def update_rows(self, rows: Iterable[VisualType]) -> None:
-        """Other rows; the mark keeps its place, and as many rows as before stay where they are."""
+        """Replaces the rows; the selection is kept, and the scroll position too if the number of rows is the same."""
         place, options = self.highlighted or 0, [Option(row) for row in rows]
         if options and len(options) == self.option_count:
             for number, option in enumerate(options):
@@ -55,7 +55,7 @@ class RowList(OptionList):
 
 
 def build_row(left: Text, right: Text) -> Table:
-    """A line of a list, one text at each end: where it gets narrow, the left one gives way."""
+    """A line of a list, with a text at each end; if there is little room, the left one is cut."""
     table = Table.grid(expand=True, padding=(0, 1))
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
     table.add_column(no_wrap=True, justify="right")
@@ -64,7 +64,7 @@ def build_row(left: Text, right: Text) -> Table:
 
 
 class Navigate(Message):
-    """Where somebody wants to go from a page. Pages don't know each other: the app leads the way."""
+    """A request to open another page. Pages don't know each other: the app opens them."""
 
     def __init__(self, to: Literal["change", "watch", "result", "diff"], what: object) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class Navigate(Message):
 
 
 class StartRun(Message):
-    """Somebody wants a run of a change. The app follows it, wherever they go meanwhile."""
+    """A request to run a change. The app follows the run, whichever page is open."""
 
     def __init__(self, change: str, ref: str) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class Page(Screen[None]):
     def __init__(self, root: str) -> None:
         super().__init__()
         self.root = root
-        self._status = Text()  # what the page has to say
+        self._status = Text()  # the status of the page
         self._message = Text()  # a message that is shown instead, for a while
         self._message_timer: Timer | None = None
 
@@ -111,13 +111,13 @@ class Page(Screen[None]):
         yield from ()
 
     def show_title(self, title: str, about: str = "") -> None:
-        """The first line: whose text it is doesn't matter, it stays text."""
+        """The first line. Untrusted texts are safe here: they are shown as plain text."""
         words = Text.assemble((flatten(title, 100), "bold"), "  ", (flatten(about), "dim"))
         self.query_one("#head", Static).update(words)
 
     @property
     def subject(self) -> str:
-        """What the page is about."""
+        """The subject of the page."""
         return ""
 
     def is_like(self, other: object) -> bool:
@@ -126,13 +126,13 @@ class Page(Screen[None]):
     def action_back(self) -> None:
         self.app.pop_screen()
 
-    # --- saying and asking
+    # --- messages and dialogs
 
     def show_message(self, text: str, *, wrong: bool = False) -> None:
-        """A message, in a line of its own: it covers nothing."""
+        """A message on a separate line: it covers nothing."""
         if self._message_timer:
             self._message_timer.stop()
-        near = text.replace(f"{self.root}/", "")  # where the project is takes much room, and is at the head
+        near = text.replace(f"{self.root}/", "")  # the path of the project is long, and is in the head
         self._message = Text(flatten(near), style="red" if wrong else "cyan")
         self._message_timer = self.set_timer(_LONG_ENOUGH, self._clear_message)
         self._show_notice()
@@ -142,7 +142,7 @@ class Page(Screen[None]):
         self._show_notice()
 
     def show_status(self, words: Text) -> None:
-        """What is said for as long as it holds."""
+        """The status, shown for as long as it applies."""
         if words != self._status:
             self._status = words
             self._show_notice()
@@ -154,14 +154,14 @@ class Page(Screen[None]):
         shown.update(words)
 
     def action_keys(self) -> None:
-        """All keys of the page, also those that have nothing to do at the moment."""
+        """All keys of the page, including those without effect at the moment."""
         keys = [one for one in self.BINDINGS if isinstance(one, Binding) and one.tooltip]
         known = [(one.key_display or one.key.replace("escape", "esc"), one.tooltip) for one in keys]
         lines = [Text.assemble((f"{key:>6}", "bold yellow"), f"  {told}") for key, told in (*known, *_MOVING)]
         self.app.push_screen(MessageDialog("Keys", Text("\n").join(lines)))
 
     def open_dialog(self, dialog: ChoiceDialog | TextDialog, then: Callable[[str], None]) -> None:
-        """Opens a dialog; what comes of a yes is done with its value."""
+        """Opens a dialog, and calls `then` with its value unless it was cancelled."""
         self.app.push_screen(dialog, lambda value: self._handle_answer(value, then))
 
     def _handle_answer(self, value: str | None, then: Callable[[str], None]) -> None:
@@ -169,7 +169,7 @@ class Page(Screen[None]):
             self.try_action(lambda: then(value))
 
     def try_action(self, act: Callable[[], object]) -> None:
-        """Does something that may be refused, and says so then."""
+        """Does something that may be refused; shows the error then."""
         try:
             act()
         except RalphError as error:
@@ -178,7 +178,7 @@ class Page(Screen[None]):
             self.show_message(str(from_os_error(error)), wrong=True)
 
     def ask_for_answer(self, change: str, story: str | None) -> None:
-        """Opens the question of a story; if it asks none, the first that nobody has answered."""
+        """Opens the question of a story; if it has none, the first unanswered one."""
         try:
             self._open_question(change, story)
         except RalphError as error:
@@ -187,7 +187,7 @@ class Page(Screen[None]):
             self._show_refusal(from_os_error(error))
 
     def _show_refusal(self, why: RalphError) -> None:
-        """In a dialog of its own: who begins to write at once writes to nobody, and not to the keys of the page."""
+        """As a dialog: if the user starts typing at once, the page's keys don't react."""
         self.app.push_screen(MessageDialog("There is nothing to answer", str(why)))
 
     def _open_question(self, change: str, story: str | None) -> None:
@@ -204,7 +204,7 @@ class Page(Screen[None]):
         self.show_message(f"answered: story {asked.story} resumes with it, in this run or in the next one")
 
     async def run_in_thread(self, read: Callable[[], ResultT]) -> ResultT | RalphError:
-        """What takes its time is read beside the loop that paints; an error is an answer like another."""
+        """Reads something slow outside the event loop, which paints. Errors are returned, not raised."""
         try:
             return await asyncio.to_thread(read)
         except RalphError as error:
@@ -214,7 +214,7 @@ class Page(Screen[None]):
 
 
 def _render_question(asked: questions.OpenQuestion) -> Text:
-    """The question, but for what the dialog says already."""
+    """The question without what the dialog already says."""
     words = Text()
     asked_for, _, _ = asked.text.rpartition("\n## Answer")
     _, *sections = (asked_for or asked.text).split("\n## ")
@@ -228,7 +228,7 @@ def _render_question(asked: questions.OpenQuestion) -> Text:
 
 
 class _Dialog(ModalScreen[Any]):
-    """A question over a page: its value, or None."""
+    """A dialog over a page; its result is a value, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,pageup", "scroll_about(-4)", show=False),
@@ -264,7 +264,7 @@ class _Dialog(ModalScreen[Any]):
 
 
 class MessageDialog(_Dialog, inherit_bindings=False):
-    """Something to be read: only Enter and Escape close it, whatever somebody is writing."""
+    """A text to read. Only Enter and Escape close it, whatever else the user types."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "cancel", "OK", key_display="enter"),
@@ -273,7 +273,7 @@ class MessageDialog(_Dialog, inherit_bindings=False):
 
 
 class ChoiceDialog(_Dialog):
-    """A question with a few answers, each with its key. Enter gives the first; of a `careful` one, the last."""
+    """A question with a few answers, each with a key. Enter chooses the first, or the last if `careful`."""
 
     def __init__(
         self, title: str, text: str, answers: Sequence[tuple[str, str, str | None]], *, careful: bool = False
@@ -283,9 +283,7 @@ class ChoiceDialog(_Dialog):
         self._preferred = answers[-1 if careful else 0][0]
         keys = [Binding(key, f"answer('{key}')", label) for key, label, _ in answers]
         moves = [Binding(key, f"app.focus_{way}", show=False) for key, way in (("left", "previous"), ("right", "next"))]
-        self._bindings = BindingsMap(
-            [*keys, *moves, *_Dialog.BINDINGS]
-        )  # the words of the buttons, at the foot as well
+        self._bindings = BindingsMap([*keys, *moves, *_Dialog.BINDINGS])  # the labels of the buttons, also at the foot
 
     def on_mount(self) -> None:
         self.query_one(f"#answer-{self._preferred}").focus()
@@ -307,7 +305,7 @@ class _TextInput(Input):
 
 
 class TextDialog(_Dialog):
-    """A line to be written: Enter gives it, unless it is empty."""
+    """A line to type. Enter submits it, unless it is empty."""
 
     def __init__(self, title: str, about: str | Text = "", hint: str = "") -> None:
         super().__init__(title, about)

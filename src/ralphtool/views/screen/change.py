@@ -1,4 +1,4 @@
-"""A change to be read: why, how, its stories with their tasks and scenarios; and the way to run it."""
+"""The page of a change: why, how, its stories with their tasks and scenarios; and the key that runs it."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from ralphtool.specs import Scenario
 
-_OFTEN = 1.0  # seconds between two looks at whether anything has happened
+_OFTEN = 1.0  # seconds between two checks for updates
 
 
 class ChangePage(ChosenPage, inherit_bindings=False):
-    """The stories at the left; what the chosen one says at the right."""
+    """The stories on the left; the text of the chosen one on the right."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *ChosenPage.BINDINGS,
@@ -46,7 +46,7 @@ class ChangePage(ChosenPage, inherit_bindings=False):
         self._details: data.ChangeDetails | None = None
         self._pulse: tuple[int, ...] = ()
         self._is_reading = False
-        self._shown = -1  # the number of the row whose words are shown
+        self._shown = -1  # the number of the row whose text is shown
 
     @property
     def subject(self) -> str:
@@ -117,7 +117,7 @@ class ChangePage(ChosenPage, inherit_bindings=False):
             return
         text = _render_about(self._details) if number == 0 else _render_story(self._details, number - 1)
         self.query_one("#words", Static).update(text)
-        if number != self._shown:  # what is read again stays where it was
+        if number != self._shown:  # a reload keeps the scroll position
             self._shown = number
             self.query_one("#text").scroll_home(animate=False)
 
@@ -144,12 +144,12 @@ class ChangePage(ChosenPage, inherit_bindings=False):
             self.post_message(Navigate("result", self.change.run))
 
     def action_answer(self) -> None:
-        """The question of the chosen story, if it asks one; else the first."""
+        """The question of the chosen story; if it has none, the first."""
         number = (self.query_one("#stories", RowList).highlighted or 0) - 1
         chosen = self._details.chapters[number].story.id if self._details and number >= 0 else None
         self.ask_for_answer(self.change.name, chosen)
 
-    action_no_answer = action_answer  # which says so
+    action_no_answer = action_answer  # which says that there is none
 
     def show_starting(self) -> None:
         self._show_head()

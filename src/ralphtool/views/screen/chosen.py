@@ -1,4 +1,4 @@
-"""What can be done with the change that is chosen on a page: run it, look at its attempts, finish it."""
+"""The actions on the change that is chosen on a page: run it, show its attempts, finish it."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ class ChosenPage(Page, inherit_bindings=False):
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
-        self.starting: set[str] = set()  # changes whose runs are about to begin
+        self.starting: set[str] = set()  # changes whose runs are about to start
         self._finishing: set[str] = set()
 
     @property
     def chosen(self) -> data.ChangeItem | None:
-        """The change that the keys are about."""
+        """The change that the keys act on."""
         return None
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -80,14 +80,14 @@ class ChosenPage(Page, inherit_bindings=False):
         self.post_message(StartRun(one.name, one.ref))
 
     def set_starting(self, change: str, is_starting: bool) -> None:
-        """Whether a run of this change is about to begin."""
+        """Sets whether a run of this change is about to start."""
         self.starting = self.starting | {change} if is_starting else self.starting - {change}
         if self.is_mounted:
             self.show_starting()
             self.refresh_bindings()
 
     def show_starting(self) -> None:
-        """Shows which runs are about to begin."""
+        """Shows which runs are about to start."""
 
     # --- finishing
 
@@ -133,9 +133,9 @@ def _describe_open(one: data.ChangeItem) -> str:
 
 
 def _run_command(root: str, *arguments: str) -> str:
-    """Runs one of our commands to its end, also if the screen is closed meanwhile; tells what it printed."""
+    """Runs a ralphtool command to its end, even if the screen is closed meanwhile. Returns its output."""
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "ralphtool", *arguments],  # -P: as for a run, nothing of the project is imported
+        [sys.executable, "-P", "-m", "ralphtool", *arguments],  # -P: imports nothing from the project, as for a run
         cwd=root,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,

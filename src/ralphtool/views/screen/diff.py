@@ -1,4 +1,4 @@
-"""What the attempts at a change did: those that are kept at the left, the diff of the chosen one at the right."""
+"""The diffs of a change's attempts: kept attempts on the left, the diff of the chosen one on the right."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from ralphtool.history.records import Entry
 
-_BYTES, _LINES = 400_000, 5000  # of a diff that are shown
+_BYTES, _LINES = 400_000, 5000  # of a diff, shown at most
 _NONE = "no attempt at {change} is kept yet: a run keeps every one, in a git repository"
 
 
 class DiffTarget(NamedTuple):
-    """The change whose attempts are wanted, and the story to begin with."""
+    """The change whose attempts are shown, and the story to select first."""
 
     change: str
     ref: str = ""
@@ -110,7 +110,7 @@ class DiffPage(Page, inherit_bindings=False):
     async def _load_diff(self, one: KeptAttempt) -> None:
         found = await self.run_in_thread(lambda: read_diff(self.root, one.commit))
         lines = [Text(str(found), style="red")] if isinstance(found, RalphError) else render_diff(found)
-        self._diffs = {one.entry.id: [*_render_head(one), *lines]}  # one is enough: each may be long
+        self._diffs = {one.entry.id: [*_render_head(one), *lines]}  # only one, since each may be long
         self._show_chosen()
 
     def _write(self, lines: list[Text]) -> None:
@@ -143,7 +143,7 @@ def _find_repository(root: str) -> Repository:
 
 
 def read_diff(root: str, commit: str) -> bytes:
-    """What a commit changed, as git says it; no program of the user's is run for it."""
+    """The diff of a commit, from git; runs none of the user's programs."""
     repository = _find_repository(root)
     before = repository.resolve(f"{commit}^") or repository.empty_tree
     return repository.run("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--stat=44", "-p", before, commit)
@@ -165,7 +165,7 @@ def _render_head(one: KeptAttempt) -> list[Text]:
 
 
 def render_diff(found: bytes) -> list[Text]:
-    """A diff in colours, line by line; of a long one, its beginning."""
+    """The lines of a diff in colours; of a long diff, only the beginning."""
     lines = found[:_BYTES].decode("utf-8", "replace").rstrip("\n").split("\n")
     is_cut = len(found) > _BYTES or len(lines) > _LINES
     shown = [Text(make_writable(line.expandtabs(4)), style=_choose_style(line)) for line in lines[:_LINES]]

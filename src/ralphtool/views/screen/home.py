@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
     from ralphtool.record.runs import RunSummary
 
-_OFTEN = 1.0  # seconds between two looks at whether anything has happened
+_OFTEN = 1.0  # seconds between two checks for updates
 _NOTHING = 'There are no changes here: `n`, or `ralphtool new "…"`, begins one.'
 
 
 class _FilterInput(Input):
-    """Enter goes back to the list, Escape shows all again."""
+    """Enter returns to the list, Escape shows all again."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,down", "screen.leave_filter", "To the list", key_display="enter"),
@@ -65,7 +65,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
         self._is_looking = False
         self._previewed: tuple[data.ChangeItem, data.ChangeDetails | RalphError] | None = None
         self._is_previewing = False
-        self._following: FollowedRun | None = None  # the run of the chosen change, while it goes on
+        self._following: FollowedRun | None = None  # the run of the chosen change, while it is in progress
         self._ticks: object = None  # as they are shown
 
     def compose_body(self) -> ComposeResult:
@@ -97,7 +97,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
             self._show_preview()
 
     def action_look(self) -> None:
-        """One look at a time: those who come meanwhile see what it finds."""
+        """One refresh at a time: calls during a refresh share its result."""
         if not self._is_looking:
             self._is_looking = True
             self.run_worker(self._refresh_lists())
@@ -121,7 +121,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
         self.refresh_bindings()
 
     def _show_empty(self, error: RalphError | None) -> None:
-        """Why nothing is listed: it can't be read, or there is nothing."""
+        """Why the list is empty: it can't be read, or there are no changes."""
         nothing = self.query_one("#nothing", Static)
         nothing.display = error is not None or not self._changes
         why = "\n".join(split_lines(str(error).replace(f"{self.root}/", "")))
@@ -140,7 +140,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
         if action == "filter":
             return bool(self._changes or self._runs) and not self.query_one("#filter").has_focus
         if action == "back":
-            return False  # there is nothing behind the first page
+            return False  # there is no page before the first one
         return super().check_action(action, parameters)
 
     @property
@@ -151,7 +151,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
 
     @property
     def chosen(self) -> data.ChangeItem | None:
-        """The marked change, or that of the marked run: of whichever list has the focus."""
+        """The selected change, or the change of the selected run, depending on the list that has the focus."""
         changes, recent = self.query_one("#changes", RowList), self.query_one("#runs", RowList)
         if recent.has_focus and recent.highlighted is not None:
             name = self._listed_runs[recent.highlighted].change
@@ -194,7 +194,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
             self.run_worker(self._load_preview())
 
     async def _load_preview(self) -> None:
-        """Reads what is chosen by now: who moves on quickly is not kept waiting for what they have passed."""
+        """Reads the latest selection: if the user moves quickly, the changes in between are skipped."""
         try:
             while (one := self.chosen) and (self._previewed is None or self._previewed[0] is not one):
                 read = partial(data.read_details, self.root, one.name, one.ref)
@@ -205,7 +205,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
         self._show_preview()
 
     def _follow(self, one: data.ChangeItem) -> None:
-        """Ticks of an agent at work are in the record of its run alone."""
+        """The ticks of a working agent are only in the record of its run."""
         wanted = one.run if one.is_alive else None
         if wanted is None:
             self._following = None
@@ -256,7 +256,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
         self.show_status(Text(told if nothing else "", style="yellow"))
 
     def action_leave_filter(self) -> None:
-        """The filter stays; without words there is none."""
+        """The filter stays active, unless it is empty."""
         if not self._words.strip():
             self.action_clear_filter()
         elif self._listed_changes or self._listed_runs:
@@ -281,7 +281,7 @@ class ChangesPage(ChosenPage, inherit_bindings=False):
         self.post_message(Navigate("watch" if run.state in ("running", "paused") else "result", run))
 
     def action_watch(self) -> None:
-        """Goes straight to what runs now."""
+        """Opens the run in progress."""
         one = self.chosen
         self.post_message(Navigate("watch", one.run if one and one.is_alive else self._alive[0]))
 
@@ -301,7 +301,7 @@ def _build_change_row(one: data.ChangeItem) -> RenderableType:
     about = [one.name if one.title != one.name else "", one.overview.adapter if one.overview.problem is None else ""]
     shown = "  ".join(flatten(part, 40) for part in about if part)
     second = build_row(Text.assemble("  ", _render_progress(one)), Text(shown, style="dim"))
-    return Group(first, second)  # not one table: a long status would take room from the progress
+    return Group(first, second)  # not one table, in which a long status would narrow the progress
 
 
 def _render_progress(one: data.ChangeItem) -> Text:

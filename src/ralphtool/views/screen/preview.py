@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ralphtool.views.project_data import ChangeDetails
     from ralphtool.views.screen.record import WatchedRun
 
-_LINES = 400  # of stories and tasks: the page of the change has them all
-_REASON = 300  # characters of why a question is asked
+_LINES = 400  # of stories and tasks; the page of the change shows all
+_REASON = 300  # characters of a question's reason
 
 
 def render_preview(book: ChangeDetails, view: WatchedRun | None) -> RenderableType:
-    """What somebody wants to know before they open a change. `view` is its run, while that goes on."""
+    """What the user wants to know before opening a change. `view` is its run, while it is in progress."""
     parts = [*_render_questions(book), *_render_last_run(book), *_render_stories(book, view)]
     parts += _render_why(book)
     return Group(*parts[:_LINES], *([Text("and more: enter opens it", style="dim")] if len(parts) > _LINES else []))
@@ -45,7 +45,7 @@ def _render_questions(book: ChangeDetails) -> Iterator[RenderableType]:
 
 def _render_last_run(book: ChangeDetails) -> Iterator[RenderableType]:
     run = book.change.run
-    none = "none yet: r runs it" if book.chapters else "none yet"  # nothing can be run before there is a story
+    none = "none yet: r runs it" if book.chapters else "none yet"  # a change without stories can't be run
     yield Text.assemble(("Last run  ", "bold"), describe_run(run) if run else (none, "dim"))
     reason = flatten(run.reason, _REASON) if run and run.state not in ("done", "unproven") else ""
     if reason:
@@ -54,7 +54,7 @@ def _render_last_run(book: ChangeDetails) -> Iterator[RenderableType]:
 
 
 def describe_run(run: RunSummary) -> str:
-    """When a run began, how long it took, how far it came, what it cost, and how it is."""
+    """A run's start, duration, progress, cost and state."""
     seconds = runs.measure_duration(run)
     told = [format_recorded_time(run.began), format_duration(seconds) if seconds else ""]
     told += [
@@ -81,7 +81,7 @@ def _render_stories(book: ChangeDetails, view: WatchedRun | None) -> Iterator[Re
 
 
 def _render_why(book: ChangeDetails) -> list[RenderableType]:
-    """Below all else: where there is room, it says what the change is for."""
+    """Comes last, if there is room: the purpose of the change."""
     lines = split_lines(book.proposal or book.design)
     return [Text(), *(Text(line, style="dim") for line in lines)] if any(lines) else []
 

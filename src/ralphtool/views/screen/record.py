@@ -1,7 +1,7 @@
-"""A run's record as the full screen follows it: read in slices, and no more kept of it than can be looked at.
+"""A run's record as the full screen follows it: read in slices, and only what can be shown is kept.
 
-A record may have a million lines, and an agent may add a thousand a second. So a slice ends when its time is up, and of
-what agents said only the last few hundred things are kept.
+A record may have a million lines, and an agent may add a thousand a second. So a slice ends when its time is up, and
+only the last few hundred activities of agents are kept.
 """
 
 from __future__ import annotations
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
     from ralphtool.specs import Task
 
-MAX_ACTIVITIES = 400  # things that agents did and that can still be scrolled back to
-_SLICE = 0.03  # seconds of reading, after which there is time for other things
-_NEAR = 512 << 10  # bytes at the end of a record in which everything is looked at
-_TASKS = 8  # of the story that is worked on
-_FOLDED, _UNFOLDED = 3, 60  # lines of what a tool gave back
+MAX_ACTIVITIES = 400  # activities of agents that can be scrolled back to
+_SLICE = 0.03  # seconds of reading, before other work gets its turn
+_NEAR = 512 << 10  # bytes at the end of a record that are read in full
+_TASKS = 8  # of the story in progress
+_FOLDED, _UNFOLDED = 3, 60  # lines of a tool's result
 
 
 class Activity(NamedTuple):
-    """Something that happened, told in words only when it is shown."""
+    """One event, formatted only when it is shown."""
 
     number: int
     event: Event
     name: str  # of the story
-    label: str = ""  # whose it is, where several are worked on at once
+    label: str = ""  # its story, if several are in progress
 
     def describe(self, *, unfolded: bool = False) -> list[Text]:
         if isinstance(self.event, Gate):
@@ -104,7 +104,7 @@ def _fold_lines(lines: list[str], most: int) -> list[Text]:
 
 
 def render_receipt(receipt: Receipt) -> list[Text]:
-    """What the "done" of a story rests on."""
+    """The proof of a story's "done"."""
     style = "yellow" if receipt.state == "unproven" else "green"
     rows = [Text.assemble("  ", (f"{row.label:<9} ", "dim"), row.text) for row in receipts.list_rows(receipt)]
     return [Text(receipts.describe_receipt(receipt), style=style), *rows]
@@ -117,7 +117,7 @@ def render_task(task: Task, is_done: bool) -> Text:
 
 
 def split_lines(text: str, longest: int = 20_000) -> list[str]:
-    """A text of several lines that somebody else wrote, fit to be shown."""
+    """An untrusted text as lines that are safe to show."""
     return [
         make_writable(line.expandtabs(4).rstrip()) for line in text[:longest].strip().replace("\r\n", "\n").split("\n")
     ]
@@ -129,18 +129,18 @@ class StoryListItem(NamedTuple):
     is_current: bool
 
 
-_PHASES = {"waiting": "queued", "merging": "proving"}  # of a story that has others beside it
+_PHASES = {"waiting": "queued", "merging": "proving"}  # of a story, if several are in progress
 _WIDE, _WIDEST = 34, 48
 _WORKER = 10  # characters of a worker's name beside its story
 
 
 class WatchedRun(RunDisplay):
-    """What is known of a run, and the last that happened in it."""
+    """The state of a run, and its last activities."""
 
     def __init__(self) -> None:
         super().__init__(self._read_clock)
         self.is_over = False
-        self._last = ""  # when something was last heard of it
+        self._last = ""  # the time of the last event
         self.activities: deque[Activity] = deque(maxlen=MAX_ACTIVITIES)
         self.count = 0
 
@@ -148,7 +148,7 @@ class WatchedRun(RunDisplay):
         super().feed(event)
         self._last = event.at or self._last
         if isinstance(event, Agent) and isinstance(event.event, agents.Usage | agents.Quota):
-            return  # counted, and not shown
+            return  # counted, but not shown
         if isinstance(event, WorkerJoined) and self.is_known_worker(event):
             return
         self.count += 1
@@ -157,7 +157,7 @@ class WatchedRun(RunDisplay):
         self.activities.append(Activity(self.count, event, self.format_name(story), label))
 
     def _read_clock(self) -> float:
-        """The clock stands still with the run."""
+        """The clock stops with the run."""
         last = parse_time(self._last) if self.is_over else None
         return time.time() if last is None else last
 
@@ -173,7 +173,7 @@ class WatchedRun(RunDisplay):
         return Text("\n").join([self._render_head(width), self._render_progress(width)])
 
     def render_row(self, story: str, width: int) -> Text:
-        """One line, however narrow; which attempt it is stands above what happens."""
+        """One line, however narrow. The attempt's number is shown above the log instead."""
         now, one = self.find_attempt(story), self.run.stories[story]
         if now is None:
             return truncate(self._render_story(story, width), width)
@@ -188,15 +188,15 @@ class WatchedRun(RunDisplay):
         return truncate(left.append(right), width)
 
     def is_ticked(self, story: str, task: Task) -> bool:
-        """Whether a task is ticked by now: of a story that is worked on, the agent's ticks count."""
+        """Whether a task is ticked by now. In a story in progress, the agent's ticks count."""
         one = self.run.stories.get(story)
         if one is None or self.find_attempt(story) is None:
             return task.done
-        is_known = one.ticked or not one.tasks_done  # else they are from before, and not told one by one
+        is_known = one.ticked or not one.tasks_done  # otherwise they are older, and only their number is recorded
         return task.id in one.ticked if is_known else task.done
 
     def render_tasks(self, story: str, tasks: Sequence[Task], width: int) -> list[Text]:
-        """The tasks of a story that is worked on, each in a line; of many, those around the first open one."""
+        """The tasks of a story in progress, one per line; if there are many, those around the first open one."""
         if self.find_attempt(story) is None:
             return []
         marked = [(task, self.is_ticked(story, task)) for task in tasks]
@@ -208,7 +208,7 @@ class WatchedRun(RunDisplay):
 
     @property
     def now(self) -> str:
-        """What is worked on, in a few words."""
+        """The current attempt, in a few words."""
         now = self.run.attempt
         if now is None:
             return ""
@@ -217,13 +217,13 @@ class WatchedRun(RunDisplay):
         return ": ".join(filter(None, [about, self.format_name(now.start.story)]))
 
     def render_foot(self, width: int) -> list[Text]:
-        """The gates of this iteration, and what the run waits for."""
+        """The gates of this iteration, and what the run is waiting for."""
         waiting = [self._render_wait(self.run.waiting)] if self.run.waiting else []
         return [*self._render_gates(width, 4), *waiting, *self._render_pause()]
 
 
 class FollowedRun:
-    """A run's record, followed for as long as somebody looks."""
+    """A run's record, followed while it is shown."""
 
     def __init__(self, run: RunSummary) -> None:
         self.run = run
@@ -236,12 +236,12 @@ class FollowedRun:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is more to be read at once."""
+        """Whether there is more to read now."""
         return self._follower.is_behind
 
     def read(self, seconds: float = _SLICE) -> None:
-        """Reads on for a moment."""
+        """Continues to read, for `seconds` at most."""
         try:
             self._follower.read(seconds)
         except OSError:
-            pass  # it can't be read now; perhaps at the next look
+            pass  # it can't be read now; the next read tries again

@@ -1,4 +1,4 @@
-"""What a run came to: what waits for a human, what was done, how each attempt was judged, what was learnt."""
+"""The result of a run: open questions, completed stories, the verdict of each attempt, learnings."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
     from ralphtool.views.screen.record import WatchedRun
 
 _SOON = 0.05  # seconds between two slices of a long record
-_FILES = 8  # of an attempt that are named
+_FILES = 8  # listed per attempt
 
 
 class ResultPage(Page, inherit_bindings=False):
-    """One text to scroll through, made from the record."""
+    """One text to scroll through, built from the record."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "answer", "Answer", tooltip="answer the first question"),
@@ -97,7 +97,7 @@ class ResultPage(Page, inherit_bindings=False):
 
     def _show_result(self) -> None:
         if not self.query("#words"):
-            return  # the page is not drawn yet, or is closed already
+            return  # the page is not drawn yet, or is already closed
         run, view = self.following.run, self.following.view
         self.show_title(run.change, f"the result of {run.id}")
         parts = [*_render_ending(run, view), *_render_stories(view), *_render_learnings(self._learnt)]
@@ -109,13 +109,13 @@ class ResultPage(Page, inherit_bindings=False):
     def action_answer(self) -> None:
         self.ask_for_answer(self.following.run.change, None)
 
-    action_no_answer = action_answer  # which says so
+    action_no_answer = action_answer  # which says that there is none
 
     def action_diff(self) -> None:
         self.post_message(Navigate("diff", DiffTarget(self.following.run.change)))
 
     def action_look_back(self) -> None:
-        """The record of the run, as it was to be seen while it went on."""
+        """Shows the run as it looked while it was in progress."""
         self.post_message(Navigate("watch", self.following.run))
 
 

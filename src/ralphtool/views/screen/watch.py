@@ -1,4 +1,4 @@
-"""A run while it goes on: its stories at the left, what happens at the right, and what a person can say to it."""
+"""A run in progress: its stories on the left, its log on the right, and the keys that steer it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from ralphtool.specs import Task
     from ralphtool.views.screen.record import WatchedRun
 
-_OFTEN = 0.25  # seconds between two looks at the record
+_OFTEN = 0.25  # seconds between two reads of the record
 _SOON = 0.02  # seconds between two slices of a long record
-_RARELY = 3.0  # seconds between two looks whether the run is still alive
-_MOST = 30  # things that are written between two looks: nobody can read more
-_LINES = 1500  # of text that can be scrolled back to
+_RARELY = 3.0  # seconds between two checks that the run is alive
+_MOST = 30  # activities written per read: people can't read more
+_LINES = 1500  # of the log that can be scrolled back to
 
 
 class WatchPage(Page, inherit_bindings=False):
-    """What is shown comes from the record alone; what is said becomes a file. The run itself is never touched."""
+    """Shows only the record; steering commands become files. The run itself is never touched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
@@ -65,7 +65,7 @@ class WatchPage(Page, inherit_bindings=False):
         self._rows: list[Text] = []
         self._texts: dict[str, Text] = {}
         self._title = ""
-        self._shown = 0  # the number of the last thing that was written
+        self._shown = 0  # the number of the last activity that was written
         self._unfolded = False
         self._is_reading_on = False
         self._is_alive = run.state in ("running", "paused")
@@ -73,7 +73,7 @@ class WatchPage(Page, inherit_bindings=False):
         self._was_current: str | None = None
         self._keys: tuple[bool, ...] = ()
         self._pulse: tuple[int, ...] = ()
-        self._asked: set[str] = set()  # the stories whose questions nobody has answered
+        self._asked: set[str] = set()  # the stories with unanswered questions
         self._height = 0  # of the log
         self._tasks: dict[str, Sequence[Task]] = {}  # by story
 
@@ -123,12 +123,12 @@ class WatchPage(Page, inherit_bindings=False):
         self._show_keys()
 
     def _read_on(self) -> None:
-        """Between two slices of a long record there is time for keys."""
+        """Pausing between two slices of a long record leaves time for keys."""
         self._is_reading_on = False
         self._refresh_all()
 
     def _check_alive(self) -> None:
-        """A run that was killed writes no end: whether it is there at all has to be asked, now and then."""
+        """A killed run writes no end, so its process is checked from time to time."""
         view = self.following.view
         view.is_over = view.run.end is not None or not self._is_alive
         if view.run.end:
@@ -138,7 +138,7 @@ class WatchPage(Page, inherit_bindings=False):
             self._is_alive = runs.is_alive(self.following.run)
 
     def _check_questions(self) -> None:
-        """A record tells which questions were asked in it, and not which of them wait by now."""
+        """A record says which questions were asked, not which of them are still open."""
         pulse = data.read_fingerprint(self.root)
         if pulse == self._pulse:
             return
@@ -147,12 +147,12 @@ class WatchPage(Page, inherit_bindings=False):
         try:
             self._asked = {one.story for one in data.list_unanswered(self.root, self.change)}
         except (RalphError, OSError):
-            self._asked = set()  # who wants to answer is told why that can't be
+            self._asked = set()  # the reason is shown to a user who wants to answer
 
     async def _load_tasks(self) -> None:
-        """A record counts tasks, and does not have their words."""
+        """A record has the number of tasks, but not their texts."""
         found = await self.run_in_thread(lambda: data.read_tasks(self.root, self.change))
-        self._tasks = {} if isinstance(found, RalphError) else found  # the log says why, if the run has trouble with it
+        self._tasks = {} if isinstance(found, RalphError) else found  # the log says why, if the run fails too
 
     def _show_head(self) -> None:
         view = self.following.view
@@ -166,13 +166,13 @@ class WatchPage(Page, inherit_bindings=False):
             self.query_one("#doings").border_title = Text(title)
 
     def _update_text(self, place: str, words: Text) -> None:
-        """What has not changed is not painted again."""
+        """Updates a text only if it has changed."""
         before = self._texts.get(place, Text())
         if before != words:
             self._texts[place] = words
             shown = self.query_one(place, Static)
             shown.set_class(not words.plain, "-empty")
-            shown.update(words, layout=place != "#head" or not before.plain)  # the head ticks, and is always as high
+            shown.update(words, layout=place != "#head" or not before.plain)  # the head's height is fixed
 
     def _build_status(self) -> Text:
         view = self.following.view
@@ -202,12 +202,12 @@ class WatchPage(Page, inherit_bindings=False):
         self._follow_current(shown)
 
     def _render_row(self, view: WatchedRun, story: str, width: int) -> Text:
-        """A story; below the one that is worked on, its tasks with their ticks."""
+        """A story; if it is in progress, with its tasks and their ticks below."""
         tasks = self._tasks.get(story, ()) if self._is_alive else ()
         return Text("\n").join([view.render_row(story, width), *view.render_tasks(story, tasks, width)])
 
     def _follow_current(self, shown: OptionList) -> None:
-        """The mark goes along with the run, unless somebody has put it elsewhere."""
+        """The selection follows the run, unless the user has moved it."""
         stories = self.following.view.stories
         current = next((one.id for one in stories if one.is_current), None)
         if current is None or current == self._was_current:
@@ -240,7 +240,7 @@ class WatchPage(Page, inherit_bindings=False):
                 log.write(words, scroll_end=at_end)
 
     def _is_at_end(self, log: RichLog) -> bool:
-        """Whether somebody reads the newest lines: also if the log has just lost some to what stands below it."""
+        """Whether the newest lines are in view, even if the log has just become shorter."""
         lost, self._height = max(0, self._height - log.size.height), log.size.height
         at_end = not self._shown or log.scroll_y >= log.max_scroll_y - lost
         if lost and at_end:
@@ -263,7 +263,7 @@ class WatchPage(Page, inherit_bindings=False):
 
     @property
     def _waiting(self) -> set[str]:
-        """The stories that wait for a human: a run that goes on may have asked just now."""
+        """The stories that need an answer, including questions that a run in progress has just asked."""
         told = {one.id for one in self.following.view.stories if one.state == "waiting"} if self._is_alive else set()
         return self._asked | told
 
@@ -305,12 +305,12 @@ class WatchPage(Page, inherit_bindings=False):
         self._begin_log()
         self._show_log()
 
-    # --- saying something
+    # --- steering
 
     def action_answer(self) -> None:
         self.ask_for_answer(self.change, self._find_selected())
 
-    action_no_answer = action_answer  # which says so
+    action_no_answer = action_answer  # which says that there is none
 
     def action_guide(self) -> None:
         story = self._find_selected()
@@ -348,7 +348,7 @@ class WatchPage(Page, inherit_bindings=False):
         self.open_dialog(ChoiceDialog(title, "", answers, careful=True), lambda _: self._send(action, story))
 
     def _is_done(self, story: str) -> bool:
-        """While a run goes on its record knows best; later, other runs may have done it."""
+        """During a run, its record is decisive; later, other runs may have completed the story."""
         if any(one.id == story and one.state == "done" for one in self.following.view.stories):
             return True
         return not self._is_alive and data.is_done(self.root, self.change, story)

@@ -1,1 +1,1 @@
-"""What people see. Nothing here decides anything or writes a file."""
+"""The output on a terminal. Nothing here makes decisions or writes files."""

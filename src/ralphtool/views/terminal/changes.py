@@ -29,7 +29,7 @@ _BAR_WIDTH = 12
 
 
 def describe_locations() -> str:
-    """What is looked for, in one sentence."""
+    """The files that are searched for, in one sentence."""
     *some, last = [specs.adapter(name).found_in for name in specs.names()]
     return f"ralphtool reads {', '.join(some)}, and {last}."
 
@@ -56,7 +56,7 @@ def print_changes(overviews: Sequence[Overview]) -> None:
 
 
 def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What stands below the line of a change."""
+    """The remarks below the line of a change."""
     if one.title:
         yield make_printable(one.title), {"dim": True}
     if one.has_died:
@@ -75,7 +75,7 @@ def _format_progress(one: Overview) -> str:
 
 
 def _format_claims(one: Overview, line: str, indent: int) -> str:
-    """What the stories that are done claim: behind the line, or below it where a terminal has no room for that."""
+    """The claims of the stories that are done: after the line, or below it if the terminal is too narrow."""
     claims = proof_words.describe_short_counts(one.proofs) if one.problem is None else ""
     if not claims:
         return ""
@@ -92,7 +92,7 @@ def _format_warnings(one: Overview) -> str:
 
 
 def _find_twins(overviews: Sequence[Overview]) -> set[tuple[str, str]]:
-    """The names that several changes of one format have: only where these are tells them apart."""
+    """The names that several changes of one format share: only their paths tell them apart."""
     known = Counter((one.name, one.adapter) for one in overviews)
     return {key for key, count in known.items() if count > 1}
 
@@ -119,7 +119,7 @@ def print_change(
     receipts: Mapping[str, Receipt],
     ticked: Collection[str] = (),
 ) -> None:
-    """`ticked` are tasks that an agent at work has ticked."""
+    """`ticked` are the tasks that a working agent has ticked."""
     title = titles.find_title(spec)
     name = f"{title} ({spec.change})" if title else spec.change
     echo(f"{click.style(make_printable(name), bold=True)}  ({spec.adapter}, {_shorten_path(spec.path)})")
@@ -159,7 +159,7 @@ def _print_story(story: Story, ticked: Collection[str], done_stories: Collection
 
 
 def render_receipt(receipt: Receipt) -> list[str]:
-    """What the "done" of a story rests on: a line, and below it the rest."""
+    """The proof of a story's "done": a summary, and the details below."""
     from ralphtool.views import receipts  # most changes have none yet
 
     colour = "yellow" if receipt.state == "unproven" else "green"

@@ -1,6 +1,6 @@
-"""What an agent said and did, for people: its words in full, each use of a tool as a line, what came back folded.
+"""An agent's conversation for people: its messages in full, each use of a tool as a line, results folded.
 
-All of it was written by others. Colours are left out, and everything else that is no plain text becomes visible.
+None of it is trusted: colours are removed, and all other control characters become visible.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from ralphtool.record.events import IterationStarted, Verdict
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
-_ENDS = 3  # lines that are shown of each end of what came back
-_WIDEST = 200  # characters that are shown of a line of it
+_ENDS = 3  # lines shown of each end of a result
+_WIDEST = 200  # characters shown of each of these lines
 _INDENT = "    "
 
 
 class Conversation:
-    """Makes lines of an agent's events, in their order. `full` folds nothing."""
+    """Turns an agent's events into lines, in order. With `full`, nothing is folded."""
 
     def __init__(self, *, full: bool = False) -> None:
         self._full = full
         self._unicode = can_write_unicode()
-        self._last: type | None = None  # the kind of the last that was shown
+        self._last: type | None = None  # the type of the last event that was shown
         self._used = ResourceUse()
 
     def render_event(self, event: Event) -> Iterator[str]:
@@ -65,7 +65,7 @@ class Conversation:
                 yield click.style(f"{mark} {self.clean_line(told)}", fg=colour)
 
     def clean_line(self, line: str) -> str:
-        """One line, fit for a terminal."""
+        """One line, safe for a terminal."""
         if "\x1b" in line:
             line = _COLOURS.sub("", line)
         line = line.rstrip("\r").expandtabs(4)
@@ -88,7 +88,7 @@ class Conversation:
             yield click.style(_INDENT + self.clean_line(line), dim=True)
 
     def _fold(self, text: str) -> Iterator[str]:
-        """Its first and its last lines. It may be huge: what lies between is only counted."""
+        """The first and the last lines. The text may be huge: the lines in between are only counted."""
         hidden = text.count("\n") + 1 - 2 * _ENDS
         if hidden <= 1:
             yield from map(self._shorten_line, _split_lines(text))
@@ -112,10 +112,10 @@ class Conversation:
     def _choose_mark(self, pretty: str, plain: str) -> str:
         return pretty if self._unicode else plain
 
-    # --- what stands above and below it -----------------------------------------------------------
+    # --- title and ending -------------------------------------------------------------------------
 
     def render_title(self, name: str, start: IterationStarted | None, workers: Sequence[str] = ()) -> list[str]:
-        """Which iteration this is. `start` is None if it is no longer known how it began."""
+        """Which iteration this is. `start` is None if its start is no longer known."""
         told = ""
         if start:
             agent = flatten(start.agent, 60)
@@ -129,7 +129,7 @@ class Conversation:
     def render_ending(
         self, verdict: Verdict | None, end: End | None, receipt: Receipt | None = None, *, is_running: bool
     ) -> Iterator[str]:
-        """How it ended, what it claims, and what it used."""
+        """How it ended, its claim, and its use of resources."""
         yield ""
         if verdict:
             why = "" if verdict.status == "completed" else "; ".join(phrases.flatten_first(verdict.reasons))
@@ -156,7 +156,7 @@ def _describe_use(used: Verdict | ResourceUse, took: Durations) -> str:
 
 
 def _split_lines(text: str) -> Iterator[str]:
-    """One after the other: all at once would take as much memory again."""
+    """Yields line by line: all at once would take the same memory again."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]

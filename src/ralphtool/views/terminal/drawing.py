@@ -1,4 +1,4 @@
-"""What every picture in a terminal is drawn with."""
+"""The console that all drawings in a terminal use."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def truncate(text: Text, width: int) -> Text:
 
 
 def build_console() -> Console:
-    """Without colours where they are not wanted, and nothing in a text is taken for more than text."""
+    """Without colours if NO_COLOR is set; no markup in texts is interpreted."""
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     return Console(highlight=False, markup=False, emoji=False, color_system=colours)

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from ralphtool.record.events import AgentEvent, Event
     from ralphtool.views.terminal.styled import StyledLine
 
-_LAST = 2000  # characters of output in which its last line is looked for
+_LAST = 2000  # characters of output that are searched for its last line
 
 
 def render_agent_event(said: AgentEvent) -> StyledLine:
@@ -82,13 +82,13 @@ def render_agent_event(said: AgentEvent) -> StyledLine:
 
 
 def format_gate_result(gate: Gate) -> str:
-    """What a gate found, after its command."""
+    """The result of a gate, to follow its command."""
     found = ", ".join(list_gate_results(gate, flatten(gate.tally or "", 80)))
     return f": {found}" if found else ""
 
 
 def list_gate_results(gate: Gate, tally: str) -> Iterator[str]:
-    """What a gate found, in parts."""
+    """The result of a gate, in parts."""
     if tally:
         yield tally
     if gate.new:
@@ -100,7 +100,7 @@ def list_gate_results(gate: Gate, tally: str) -> Iterator[str]:
 
 
 def name_change(event: RunStarted, longest: int = 100) -> str:
-    """The change as people know it: its title, with the name that commands take."""
+    """The title of the change, with the name that commands take."""
     title, name = flatten(event.title, longest), flatten(event.change, longest)
     return f"{title} ({name})" if title else name
 
@@ -152,7 +152,7 @@ def _describe_agent(event: Agent, name: str) -> StyledLine | None:
 
 def _describe_verdict(event: Verdict, name: str) -> StyledLine | None:
     if event.status == "interrupted":
-        return None  # the end of the run says so, or what a person said
+        return None  # the end of the run or a steering command says so
     about = [f"attempt {event.attempt}"] if event.attempt else []
     if event.tasks_total:
         about.append(f"{event.tasks_done}/{event.tasks_total} tasks")
@@ -166,13 +166,13 @@ def _describe_verdict(event: Verdict, name: str) -> StyledLine | None:
 
 def _describe_decision(event: Decision, name: str) -> StyledLine | None:
     if event.action in ("next", "stop"):
-        return None  # what comes next is told when it begins, and an end by the end
+        return None  # the start of the next story says so, or the end of the run
     action = ACTIONS.get(event.action, flatten(event.action, 20))
     return assemble(f"{name}: {action}{_format_reason(event.reason)}")
 
 
 def _format_reason(text: str) -> str:
-    """A reason, if there is one."""
+    """A reason with its colon; empty if there is none."""
     text = flatten(text)
     return f": {text}" if text else ""
 
@@ -242,7 +242,7 @@ def _describe_blocker_check(event: BlockerChecked, name: str) -> StyledLine:
 
 
 def _describe_steering(event: Steered, name: str) -> StyledLine:
-    """What a person said to the run."""
+    """A steering command."""
     about = name if event.story else ""
     done = {
         "pause": "you asked for a pause",
@@ -276,7 +276,7 @@ def _describe_run_ended(event: RunEnded, name: str) -> StyledLine:
 
 
 def describe_event(event: Event, name: str) -> StyledLine | None:
-    """The event as one line, `name` being the story's; None if nobody needs to be told."""
+    """The event as one line; `name` is the story's. None if the event is not worth a line."""
     tell = _DESCRIBE_BY_TYPE.get(type(event))
     return tell(event, name) if tell else None
 

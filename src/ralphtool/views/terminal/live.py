@@ -1,4 +1,4 @@
-"""A run while it runs: what its events say, as a picture that keeps up, as lines, or as JSON.
+"""A run in progress: its events as a live picture, as lines, or as JSON.
 
 Only the file of events is read, so the run may be another process, and does not depend on this view. When the output
 can't be written (the pipe is closed, the terminal is gone), the view ends, never the run.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def print_json(path: str, stop: StopSignal, speed: float | None = None) -> None:
-    """Every event as one line of JSON; with a `speed`, as it is played again."""
+    """Every event as one line of JSON; with a `speed`, as a replay."""
     raw.write_events(raw.follow_lines(path, stop) if speed is None else Replay(path, RunLines, speed).play_lines(stop))
 
 
@@ -31,10 +31,10 @@ RunLinesT = TypeVar("RunLinesT", bound=RunLines)
 
 
 class WatchOptions(NamedTuple):
-    """How somebody looks on."""
+    """How a run is watched."""
 
-    speed: float | None = None  # as it is played again from its beginning, so much quicker than it was
-    lead: int | None = None  # how many lines of what has happened before are wanted; all without it
+    speed: float | None = None  # replays from the beginning, faster by this factor
+    lead: int | None = None  # the number of earlier lines that are shown; all if None
 
     def open_source(self, path: str, view: type[RunLinesT]) -> Follower[RunLinesT] | Replay[RunLinesT]:
         if self.speed is None:
@@ -52,7 +52,7 @@ def print_lines(path: str, stop: StopSignal, look: WatchOptions = FROM_THE_START
 
 
 def print_lines_aside(path: str, stop: StopSignal) -> None:
-    """The same on standard error, where standard output is for a program."""
+    """The same on standard error, if standard output is for a program."""
     raw.write_lines(_format_lines(FROM_THE_START.open_source(path, RunLines), stop, None), "stderr")
 
 
@@ -67,12 +67,12 @@ def _format_lines(
             lines, lead = [], None
         elif not isinstance(event, RunEnded) and (
             told := source.view.describe(event)
-        ):  # that, the summary tells, and better
+        ):  # the summary reports the end better
             lines.append(f"[{source.view.format_elapsed(event)}] {told.plain}")
 
 
 def show_live(path: str, stop: StopSignal, look: WatchOptions = FROM_THE_START) -> None:
-    """The picture, with what has happened above it. It goes away at the end; what has happened stays."""
+    """The picture, with past events above it. At the end the picture disappears; the lines above stay."""
     if not _can_draw():
         return print_lines(path, stop, look)
     from ralphtool.views.terminal import picture
@@ -84,7 +84,7 @@ def show_live(path: str, stop: StopSignal, look: WatchOptions = FROM_THE_START) 
 
 
 def show_last(path: str, at: str, stop: StopSignal) -> None:
-    """The last picture of a run that is no more, as it was at a moment; without a terminal, its last lines."""
+    """The last picture of a dead run, as it was at a given time; without a terminal, its last lines."""
     if not _can_draw():
         return print_lines(path, stop, JOINING)
     from ralphtool.views.terminal import picture

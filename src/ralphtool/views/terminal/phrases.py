@@ -1,4 +1,4 @@
-"""The words of every view of a run: texts fit for a terminal, and sentences about runs and stories.
+"""The wording of all views of a run: texts safe for a terminal, and sentences about runs and stories.
 
 Agents wrote much of what is in an event, and the file is not trusted: every text goes through `flatten` or
 `make_copyable`. This module imports neither rich nor the typed events, because `ralphtool watch` has to start quickly.
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 LONGEST_WHY = 160  # characters of a reason in a headline
 _FEW = 3  # commands in a headline
-LONGEST = 300  # characters of one text that are shown
+LONGEST = 300  # characters shown of one text
 LONGEST_WORKER = 24  # characters of a worker's name
-_FIRST = 20  # texts of a list that are shown
+_FIRST = 20  # texts shown of a list
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
-_SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals don't agree how wide these make a character
-ACTIONS = {  # what is decided after an attempt
+_SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals disagree about the width of characters with these
+ACTIONS = {  # the decision after an attempt
     "next": "on to the next story",
     "retry": "retrying",
     "fix-state": "back to the last checkpoint, then retrying",
@@ -57,14 +57,14 @@ _MUST_FAIL = ("own-tests", "blind")
 
 
 def flatten(text: str, longest: int = LONGEST) -> str:
-    """The beginning of a text as one line without colours and the like: what else is no plain text becomes visible."""
+    """The beginning of a text as one line without colours; other control characters become visible."""
     kept = _ESCAPES.sub("", text[: 4 * longest]).translate(_SELECTORS)
     line = make_writable(" ".join(kept.split()))
     return line if len(line) <= longest else line[:longest] + ("…" if can_write_unicode() else "...")
 
 
 def shorten_middle(text: str, longest: int) -> str:
-    """A path or a branch that fits: both ends say what it is, so the middle goes."""
+    """Shortens a path or a branch. Its two ends say most, so the middle is removed."""
     if len(text) <= longest:
         return text
     gap = "…" if can_write_unicode() else "..."
@@ -73,7 +73,7 @@ def shorten_middle(text: str, longest: int) -> str:
 
 
 def make_copyable(text: str | None) -> str:
-    """A command or a path, blanks and all: people copy it."""
+    """A command or a path with all its blanks: people copy it."""
     return make_writable((text or "")[: 10 * LONGEST])
 
 
@@ -87,7 +87,7 @@ def make_writable(text: str) -> str:
     return shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode()
 
 
-# --- how it is written ------------------------------------------------------------------------------
+# --- notation ---------------------------------------------------------------------------------------
 
 
 def render_mark(state: str) -> Piece:
@@ -99,7 +99,7 @@ def render_attempt_mark(status: str) -> Piece:
 
 
 def format_story(id: str | None, title: str = "") -> str:
-    """A story as people know it: `3. Login form`."""
+    """A story as in `3. Login form`."""
     id, title = flatten(id or "", 40), flatten(title, 120)
     return f"{id}. {title}" if id and title else id or title or "a story"
 
@@ -111,7 +111,7 @@ def format_attempt(number: int, most: int) -> str:
 def describe_workers(
     names: Sequence[str], longest: int = LONGEST_WORKER, clean: Callable[[str, int], str] = flatten
 ) -> str:
-    """As in `on build-7, build-9`: the other machines that worked on it; empty where there are none."""
+    """As in `on build-7, build-9`: the other machines that worked on it; empty if there are none."""
     shown = list(filter(None, (clean(one, longest) for one in names[:_FEW])))
     more = [f"{len(names) - _FEW} more"] if len(names) > _FEW else []
     return f"on {', '.join([*shown, *more])}" if shown else ""
@@ -120,7 +120,7 @@ def describe_workers(
 def describe_end(result: str, states: Sequence[str], claims: Sequence[Claim] = (), red: str = "") -> str:
     """How a run ended. `claims` are those of the stories that are done; `red` are the gates that are red at the end.
 
-    Both are fit to be shown.
+    Both must be safe to show.
     """
     told = "Interrupted; run it again and it resumes where it stopped."
     if result != "interrupted":
@@ -170,7 +170,7 @@ def describe_red_gates(tip: LastCheck | LastCheckEnd | None, clean: Callable[[st
 
 
 def describe_gate_time(when: str, clean: Callable[[str, int], str] = flatten) -> str:
-    """As in `after the work`: what a gate was run on."""
+    """As in `after the work`: which state a gate was run on."""
     return _GATE_TIMES.get(when) or clean(when, 20)
 
 
@@ -178,16 +178,16 @@ def describe_return(event: SentBack, clean: Callable[[str, int], str] = flatten)
     """Why the work of a story was sent back to its agent."""
     files, tests = ", ".join(event.files), "; ".join(event.tests)
     what = f"both change {files}" if files else f"together this is red: {tests}"
-    return clean(f"it does not go together with story {', '.join(event.others)}: {what}", 500)
+    return clean(f"it conflicts with story {', '.join(event.others)}: {what}", 500)
 
 
 def describe_denial(host: str, port: int, allow: str) -> str:
-    """What a program in a box could not reach, in texts that are fit to be shown."""
+    """What a program in a box could not reach. The texts must be safe to show."""
     return f"network: {host}:{port} was denied" + (f"; to allow it, set {allow}" if allow else "")
 
 
 def is_expected(when: str, ok: bool) -> bool:
-    """Whether a gate ended as it should: the new tests have to fail without the work, and all on broken source."""
+    """Whether a gate ended as expected: new tests must fail without the work, and all tests on broken source."""
     return ok != (when in _MUST_FAIL)
 
 
@@ -198,5 +198,5 @@ def choose_gate_mark(when: str, ok: bool) -> str:
 
 
 def choose_mark(state: str, proof: str) -> str:
-    """The mark of a story: one that is done and not proven has its own."""
+    """The mark of a story: done but not proven has a separate one."""
     return "unproven" if state == "done" and proof == "unproven" else state

@@ -1,4 +1,4 @@
-"""A run as a picture that keeps up with its events: a few lines at the foot of a terminal."""
+"""A run as a live picture: a few lines at the bottom of a terminal."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ if TYPE_CHECKING:
 
 _TALLEST = 15  # lines of the picture
 _NARROW = 60
-_LEAST_BRANCH = 12  # columns: less of a branch says nothing
-_QUIET = 30  # seconds without a word from the agent that are worth a remark
-# What stays on the screen above the picture; the rest can be seen in the picture itself.
-_SHORT_TIMES = {  # of gates, where there is little room
+_LEAST_BRANCH = 12  # columns: a shorter part of a branch is useless
+_QUIET = 30  # seconds without output from the agent before a remark
+_SHORT_TIMES = {  # of gates, if there is little room
     "replay": "old tests",
     "own-tests": "without the work",
     "tip": "at the end",
     "outside": "your folder",
     "blind": "source broken on purpose",
 }
+# These stay on the screen above the picture; the others can be seen in the picture itself.
 _LASTING = (
     *(Verdict, Decision, Checkpoint, SentBack, Proof, Reopened, PlanEdited, Question, Notice, Denied, WorkspaceChosen),
     *(Steered, Paused, Resumed, Answered),
@@ -82,7 +82,7 @@ _LASTING = (
 
 
 class RunDisplay(RunLines):
-    """What is known of a run, as it is drawn."""
+    """The state of a run, and how it is drawn."""
 
     def _format_since(self, began: float | None) -> str:
         return format_stopwatch(self.clock() - began if began else 0.0)
@@ -92,13 +92,13 @@ class RunDisplay(RunLines):
         return [id for id, story in self.run.stories.items() if not story.is_late]
 
     def describe_lasting(self, event: Event) -> StyledLine | None:
-        """The event as one line, if it is one of what shall still be read when the picture has changed."""
+        """The event as one line, if it must stay readable after the picture has changed."""
         return self.describe(event) if isinstance(event, _LASTING) else None
 
     # --- the picture
 
     def render(self, width: int, height: int) -> RenderableType:
-        """The picture: never higher than the screen without a line, nor than what can be taken in at a glance."""
+        """The picture: at least one line shorter than the screen, and small enough to take in at a glance."""
         room = max(1, min(_TALLEST, height - 1))
         foot = self._render_foot(width, room) if room > 4 else self._render_pause()[: room - 1]
         head = [self._render_head(width), *([self._render_progress(width)] if room > 3 else [])][:room]
@@ -130,7 +130,7 @@ class RunDisplay(RunLines):
         return _align_ends(left, Text("  ".join([*parts, *([cost] if cost else [])])), width)
 
     def _render_stories(self, width: int, room: int) -> list[Text]:
-        """The stories around the one that is worked on: as many as there is room for."""
+        """The stories around the current one, as many as fit."""
         ids = self.story_ids
         if len(ids) <= room:
             return [self._render_story(id, width) for id in ids]
@@ -170,7 +170,7 @@ class RunDisplay(RunLines):
         return _align_ends(Text.assemble(render_mark(mark), " ", (name, style)), right, width)
 
     def _render_gates(self, width: int, most: int) -> list[Text]:
-        """The last gates, but rather those that failed."""
+        """The last gates; failed ones have priority."""
         gates = self.run.gates
         ranked = sorted((not getattr(one.event, "ok", False), number) for number, one in enumerate(gates))
         kept = sorted(number for _, number in ranked[-most:])
@@ -222,7 +222,7 @@ class RunDisplay(RunLines):
         return [Text.assemble("  ", render_mark("waiting"), " ", (told, "yellow"))]
 
     def _render_activity(self, width: int) -> list[Text]:
-        """What goes on now, in a line."""
+        """The current activity, in one line; with several agents, a line for each."""
         if self.run.waiting:
             return [self._render_wait(self.run.waiting)]
         if len(self.run.current) > 1:
@@ -241,7 +241,7 @@ class RunDisplay(RunLines):
         ]
 
     def _render_lane(self, attempt: AttemptView) -> Text:
-        """What one of several agents does now."""
+        """The current activity of one of several agents."""
         said = render_agent_event(attempt.last_event.event) if attempt.last_event else ()
         return Text.assemble("  ", (f"{flatten(attempt.start.story, 20)} ", "dim"), *said)
 
@@ -252,7 +252,7 @@ class RunDisplay(RunLines):
 
 
 def _align_ends(left: Text, right: Text, width: int, fill: str = " ") -> Text:
-    """One at each end of a line. What is at the right is short, and stays where there is any room for both."""
+    """A text at each end of a line. The right one is short, and is left out only if there is no room for both."""
     room = width - right.cell_len - 1
     if not right.plain or room < 8:
         return left
@@ -273,9 +273,9 @@ def draw(source: Follower[RunDisplay] | Replay[RunDisplay], stop: StopSignal, le
         redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
     )
     with picture:
-        screen.show_cursor(True)  # a picture that is killed can't show it again
+        screen.show_cursor(True)  # a killed process can't show it again
         for facts in _collect_facts(source, stop):
-            with screen:  # in one write, so that nothing flickers
+            with screen:  # in one write, to avoid flicker
                 if facts:
                     kept = keep_recent(facts, lead, [assemble(("...", "dim"))], head=0)
                     screen.print(Text("\n").join(Text.assemble(*one) for one in kept))
@@ -284,14 +284,14 @@ def draw(source: Follower[RunDisplay] | Replay[RunDisplay], stop: StopSignal, le
 
 
 def _measure_screen(screen: Console) -> tuple[int, int]:
-    """What can be drawn on. COLUMNS and LINES may promise more than there is, and nothing would be in its place."""
+    """The usable size. COLUMNS and LINES may be larger than the real screen, which would break the picture."""
     real = os.get_terminal_size(sys.stdout.fileno())
     width, height = screen.size
     return min(width, real.columns or width) - 1, min(height, real.lines or height)
 
 
 def _collect_facts(source: Follower[RunDisplay] | Replay[RunDisplay], stop: StopSignal) -> Iterator[list[StyledLine]]:
-    """What is to be written above the picture, whenever that has changed, were it only its clock."""
+    """Yields the new lines above the picture whenever the picture must be redrawn, if only for its clock."""
     facts: list[StyledLine] = []
     changed, drawn = False, 0
     for event in source.follow_events(stop):
@@ -305,7 +305,7 @@ def _collect_facts(source: Follower[RunDisplay] | Replay[RunDisplay], stop: Stop
 
 
 def draw_last(path: str, at: float | None, stop: StopSignal, lead: int | None) -> None:
-    """The picture as it was at a moment, which stays."""
+    """The picture as it was at a given time; it stays on the screen."""
     source = Follower(path, RunDisplay if at is None else partial(RunDisplay, lambda: at), joins=True)
     draw(source, stop, lead)
     screen = build_console()

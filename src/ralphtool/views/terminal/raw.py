@@ -1,6 +1,6 @@
-"""A run's events as they are, one line of JSON for each: for programs, and without anything that draws.
+"""A run's events unchanged, one line of JSON each, for programs, without any drawing code.
 
-All fields are written, those included that this version does not know.
+All fields are written, including those that this version does not know.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ralphtool.record.follow import StopSignal
 
-_PAUSE = 0.25  # seconds between two looks at the record
+_PAUSE = 0.25  # seconds between two reads of the record
 
 
 def follow(path: str, stop: StopSignal) -> None:
@@ -25,14 +25,14 @@ def follow(path: str, stop: StopSignal) -> None:
 
 
 def follow_lines(path: str, stop: StopSignal) -> Iterator[bytes | None]:
-    """The lines of a record until its run ends or `stop` is set. None means that there is no more for the moment."""
+    """The lines of a record until its run ends or `stop` is set. None means that there are no more for now."""
     reader = LineReader(path)
     while True:
-        last = stop.is_set()  # asked before reading: what was written until then is still shown
+        last = stop.is_set()  # checked before reading, so that everything written until then is shown
         try:
             yield from reader.new()
         except OSError:
-            pass  # it can't be read now; perhaps at the next look
+            pass  # it can't be read now; the next read tries again
         yield None
         if last:
             return
@@ -61,7 +61,7 @@ def _encode(event: dict[str, Any]) -> str:
 
 
 def write_lines(lines: Iterable[str | None], stream: Literal["stdout", "stderr"] = "stdout") -> None:
-    """Writes lines, and hands them on whenever there is nothing more for the moment."""
+    """Writes lines, and flushes at each None: no more for now."""
     output = getattr(sys, stream)
     if output is None:
         return

@@ -1,4 +1,4 @@
-"""What is known of a run, and its events as lines."""
+"""The state of a run, and its events as lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LineT = TypeVar("LineT")
 
 
 class RunLines:
-    """What is known of a run, and its events as lines."""
+    """The state of a run, and its events as lines."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
@@ -33,21 +33,21 @@ class RunLines:
         self.run.feed(event)
 
     def format_elapsed(self, event: Event) -> str:
-        """How long the run was under way when the event happened."""
+        """The time from the start of the run to the event."""
         at = parse_time(event.at)
         return format_stopwatch((at or 0.0) - (self.run.began or at or 0.0))
 
     def describe(self, event: Event) -> StyledLine | None:
-        """The event as one line; None if nobody needs to be told."""
+        """The event as one line; None if it is not worth a line."""
         if isinstance(event, WorkerJoined) and self.is_known_worker(event):
             return None
         name = self.format_name(getattr(event, "story", None))
         line = describe_event(event, name)
-        is_beside = isinstance(event, Gate) and len(self.run.current) > 1  # whose gate that was is not plain then
+        is_beside = isinstance(event, Gate) and len(self.run.current) > 1  # then the line must name the gate's story
         return assemble(f"{name}: ", *line) if line and is_beside else line
 
     def is_known_worker(self, event: WorkerJoined) -> bool:
-        """Whether that was told of the iteration already."""
+        """Whether this was already reported for the iteration."""
         story = self.run.stories.get(event.story)
         return story is not None and story.is_known_worker(event)
 
@@ -57,7 +57,7 @@ class RunLines:
 
 
 def keep_recent(lines: list[LineT], lead: int | None, gap: list[LineT], head: int) -> list[LineT]:
-    """Of what had happened before somebody looked, the end, and so many lines of its head."""
+    """The last `lead` lines, and the first `head` lines; all if `lead` is None."""
     if lead is None or len(lines) <= head + lead:
         return lines
     return lines[:head] + gap + lines[-lead:]

@@ -1,6 +1,6 @@
-"""Text in which pieces have a style, as a plain value: describing needs it everywhere, drawing only in a terminal.
+"""Text with styled pieces, as a plain value: all views describe events, but only a terminal draws them.
 
-`rich.text.Text.assemble(*line)` makes of it what can be drawn.
+`rich.text.Text.assemble(*line)` turns it into a drawable text.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Piece = tuple[str, str]  # a text and its style, as rich names styles
 
 
 class StyledLine(tuple[Piece, ...]):
-    """Pieces in their order; false if there is nothing to read."""
+    """Pieces in order; false if there is no text."""
 
     __slots__ = ()
 

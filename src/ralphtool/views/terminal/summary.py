@@ -35,11 +35,11 @@ _STATES = ("done", "waiting", "failed", "skipped", "open")
 class _SummaryLine(NamedTuple):
     text: StyledLine
     indent: int = 0
-    fit: Literal["wrap", "cut", "whole"] = "wrap"  # what is copied stays whole: a terminal breaks it without blanks
+    fit: Literal["wrap", "cut", "whole"] = "wrap"  # text to copy stays whole: a terminal wraps it without adding blanks
 
 
 def print_summary(event: RunEnd | RunEnded, change: str) -> None:
-    """Writes what a `run_ended` event says to standard output."""
+    """Writes a `run_ended` event to standard output."""
     if sys.stdout is None:
         return
     lines = _build_lines(event, flatten(change))
@@ -47,7 +47,7 @@ def print_summary(event: RunEnd | RunEnded, change: str) -> None:
         _write_fitted(lines) if sys.stdout.isatty() else _write_plain(lines)
         sys.stdout.flush()
     except BrokenPipeError:
-        sys.stdout = None  # nobody reads on, so there is nothing to flush at the end
+        sys.stdout = None  # the reader is gone: Python must not flush it at exit
 
 
 def _write_plain(lines: Iterator[_SummaryLine]) -> None:
@@ -75,7 +75,7 @@ def _build_lines(event: RunEnd | RunEnded, change: str) -> Iterator[_SummaryLine
     done = event.result == "done"
     is_clear = done and all(_find_section(one) != "unproven" for one in event.stories)
     yield _SummaryLine(assemble((describe_run_end(event), "bold green" if is_clear else "bold yellow")))
-    # Which stories are not proven, and why, stands with each of them below.
+    # The unproven stories, each with its reason, are listed below.
     is_told = event.result in ("done", "unproven") or event.reason == "interrupted"
     if not is_told and (reason := flatten(event.reason)):
         yield _SummaryLine(assemble(reason))
@@ -98,7 +98,7 @@ def describe_run_end(event: RunEnd | RunEnded) -> str:
 
 
 def describe_run_end_shortly(event: RunEnded) -> str:
-    """The same for a line that has little room."""
+    """The same for a short line."""
     states = [one.state if one.state in _STATES else "open" for one in event.stories]
     if event.result == "interrupted" or not states:
         return describe_run_end(event)
@@ -151,7 +151,7 @@ def _build_spent(spent: RunCost | Totals, change: str) -> Iterator[_SummaryLine]
 
 
 def _build_story_table(stories: Sequence[StoryEnd | StoryAfter]) -> Iterator[_SummaryLine]:
-    """What each story cost. Columns that nobody told anything for are left out."""
+    """The cost of each story. Empty columns are left out."""
     busy = [one for one in stories if one.seconds or one.input_tokens]
     if len(busy) < 2:
         return

@@ -1,4 +1,4 @@
-"""The history as tables: coloured and fitted to a terminal, plain and never cut elsewhere."""
+"""The history as tables: in a terminal coloured and fitted to its width, elsewhere plain and never cut."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 _MARKS = {"completed": "█", "partial": "▄", "failed": "▁", "blocked": "▒"}
 _PLAIN_MARKS = {"completed": "#", "partial": "+", "failed": "-", "blocked": "!"}
-_RECENT = 60  # as many endings fit into a line
+_RECENT = 60  # endings that fit into a line
 _GAP = 2
 _INDENT = 4
-_ROOM = 30  # for what people want to read
-_LONGEST = 600  # characters of one text, on a screen
+_ROOM = 30  # columns for the text
+_LONGEST = 600  # characters of one text on a screen
 
 
 def _build_console() -> Console:
-    # Without colours, no other escape sequences either: as the commands that click prints for.
+    # Without colours, no other escape sequences either, like the commands that print with click.
     colours: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
     return Console(highlight=False, markup=False, emoji=False, color_system=colours)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str | Text]], nothing: str) -> None:
-    """A table; the last column takes what room is left."""
+    """A table; the last column takes the remaining room."""
     lines = [[cell if isinstance(cell, Text) else _make_line(cell) for cell in row] for row in rows]
     if not lines:
         print_line(nothing)
@@ -66,7 +66,7 @@ def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> Non
 
 
 def _print_stacked(console: Console, columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """Where there is no room for columns: what people read goes below the rest, and no word is cut."""
+    """For narrow terminals: the text goes below the other columns, and no word is cut."""
     console.print(Text("  ".join(columns), style="bold"))
     gap = Text(" " * _GAP)
     for row in rows:
@@ -76,14 +76,14 @@ def _print_stacked(console: Console, columns: Sequence[str], rows: Sequence[Sequ
 
 
 def _shorten(text: Text) -> Text:
-    """What fits on a screen: a whole file may have become one text."""
+    """Cut to fit on a screen: a text may be as long as a file."""
     if len(text) <= _LONGEST:
         return text
     return Text.assemble(text[:_LONGEST], f"... ({len(text)} characters; --json has them all)")
 
 
 def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None:
-    """One line for each row, for programs that read lines. The last column is as long as it is."""
+    """One line for each row, for programs that read lines. The last column is not padded."""
     texts = [list(columns), *([cell.plain for cell in row] for row in rows)]
     widths = [max(map(cell_len, column)) for column in zip(*texts, strict=True)]
     for row in texts:
@@ -92,7 +92,7 @@ def _print_plain(columns: Sequence[str], rows: Sequence[Sequence[Text]]) -> None
 
 
 def _make_line(text: str) -> Text:
-    """One line of it: agents write what stands here."""
+    """A text as one line with visible control characters: agents write these texts."""
     shown = make_printable(" ".join(text.split()))
     return Text(shown if can_write_unicode() else shown.encode("ascii", "backslashreplace").decode())
 

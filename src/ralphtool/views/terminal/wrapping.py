@@ -1,4 +1,4 @@
-"""Lines that fit into a terminal, broken between words only. Elsewhere they stay as long as they are."""
+"""Wraps lines between words to fit a terminal. Elsewhere lines are not wrapped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 
 import click
 
-_GLUE = "\x1f"  # a blank at which no line is broken
+_GLUE = "\x1f"  # a non-breaking blank
 
 
 def glue(text: str) -> str:
@@ -17,25 +17,25 @@ def glue(text: str) -> str:
 
 
 def find_width(*, err: bool = False) -> int | None:
-    """How many columns the terminal has; None where the output, or that of errors, is no terminal."""
+    """The number of columns of the terminal; None if the output (with `err`, that of errors) is not a terminal."""
     stream = sys.stderr if err else sys.stdout
     if not stream.isatty():
         return None
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):  # it is gone, or is no file
+    except (OSError, ValueError):  # it is gone, or is not a file
         return 80
 
 
 def echo(text: str = "", hang: int = 2, *, err: bool = False) -> None:
-    """Prints lines; what does not fit goes on below, `hang` columns further to the right than its line began."""
+    """Prints lines. Lines that don't fit are wrapped, and continued with `hang` more columns of indent."""
     width = find_width(err=err)
     for line in text.split("\n"):
         click.echo((line if width is None else wrap(line, width, hang)).replace(_GLUE, " "), err=err)
 
 
 def wrap(line: str, width: int, hang: int = 2) -> str:
-    """The line in as many lines as it takes. A word that is too long for any line stays whole."""
+    """The line wrapped into as many lines as it needs. A word that is too long for a line stays whole."""
     if _measure(line) <= width:
         return line
     deeper = min(len(line) - len(line.lstrip(" ")) + hang, width // 2)
@@ -54,6 +54,6 @@ def _measure(text: str) -> int:
     plain = click.unstyle(text)
     if plain.isascii():
         return len(plain)
-    from rich.cells import cell_len  # which costs more than a short list of changes
+    from rich.cells import cell_len  # its import takes longer than a short list of changes
 
     return cell_len(plain)

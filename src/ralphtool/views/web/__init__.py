@@ -1,5 +1,5 @@
-"""The web page, to watch and steer runs from a browser. It reads records, and steers by running our own commands.
+"""The web page, to watch and steer runs from a browser. It reads records, and steers by running ralphtool's commands.
 
-`checks` says which requests are answered at all, `app` answers them, `watched` follows the record of a run, the modules
+`checks` decides which requests are answered, `app` answers them, `watched` follows the record of a run, the modules
 `panels`, `home` and `details` draw it as elements, and `page.js` only puts elements into the page.
 """

@@ -1,8 +1,7 @@
-"""Who may look: a secret that is kept in a private file, and cookies that are signed with it.
+"""Access control: a secret in a private file, and cookies that are signed with it.
 
-The secret is part of the printed address, after the `#`: browsers do not send that part. The page trades it for a
-cookie, once. A cookie is valid for twelve hours, and as long as the secret stays the same: it
-survives a restart of the server.
+The secret is part of the printed address, after the `#`: browsers do not send that part. The page exchanges it for a
+cookie, once. A cookie is valid for twelve hours, while the secret stays the same: it survives a restart of the server.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
 COOKIE_SECONDS = 12 * 3600
 _SECRET_BYTES = 32
-_LONGEST = 200  # characters of a token or of a cookie that are looked at
+_LONGEST = 200  # characters of a token or a cookie that are checked
 _WRONG_TOKENS, _MINUTE = 10, 60.0
 
 
@@ -31,9 +30,9 @@ class Access:
 
     def __init__(self, secret: str, name: str) -> None:
         self.secret = secret
-        self.cookie_name = f"ralph-{name}"  # cookies know no ports: every set of projects has its own
+        self.cookie_name = f"ralph-{name}"  # cookies are shared between ports, so every set of projects has its own
         self._wrong: deque[float] = deque(maxlen=_WRONG_TOKENS)
-        self._once: dict[str, float] = {}  # tokens that open the page once, and until when
+        self._once: dict[str, float] = {}  # tokens that open the page once, with their expiry
 
     def is_token(self, text: str, now: float) -> bool:
         is_right = hmac.compare_digest(text[:_LONGEST].encode("utf-8", "replace"), self.secret.encode())
@@ -43,7 +42,7 @@ class Access:
         return is_right
 
     def issue_token(self, now: float) -> str:
-        """One that opens the page once, soon: it stands in the arguments of a browser, which everybody can read."""
+        """A token that opens the page once, within a minute: it is in a browser's arguments, visible to all users."""
         token = secrets.token_hex(_SECRET_BYTES)
         self._once[token] = now + _MINUTE
         return token
@@ -63,9 +62,9 @@ class Access:
         return is_ours and expires.isdecimal() and now < int(expires)
 
     def derive_key(self, cookie: str, purpose: str = "page") -> str:
-        """What a page has to send along with the cookie, and keeps where only its own origin can read it.
+        """The key that a page must send with the cookie, and stores where only its own origin can read it.
 
-        A browser sends a cookie to every port of this machine: whoever gets hold of it there can do nothing with it.
+        A browser sends a cookie to every port of this machine: without the key, the cookie is useless to other servers.
         """
         return self._sign(purpose, cookie)
 
@@ -75,9 +74,9 @@ class Access:
 
 
 def open_access(roots: Sequence[str], *, renew: bool = False, read_only: bool = False) -> Access:
-    """The access of a set of projects, with the secret of last time; `renew` makes what it opened invalid.
+    """The access to a set of projects, with the stored secret; `renew` replaces it, and invalidates all cookies.
 
-    Whoever has the key of a page for looking must not be able to steer by another: so it has one of its own.
+    A read-only page has a separate secret, so that its key can't be used to steer.
     """
     name = hashlib.sha256("\0".join(sorted(roots)).encode("utf-8", "surrogateescape")).hexdigest()[:12]
     path = files.private_path("ralph", "web", f"{name}.token")
@@ -88,7 +87,7 @@ def open_access(roots: Sequence[str], *, renew: bool = False, read_only: bool = 
         try:
             files.create(path, secrets.token_hex(_SECRET_BYTES).encode() + b"\n", 0o600)
         except FileExistsError:
-            pass  # another server of these projects was quicker
+            pass  # another server of these projects created it first
         secret = _read_secret(path)
     if not secret:
         raise InvalidValue(f"{path} is no file of ours: remove it, then try again")
@@ -100,7 +99,7 @@ def open_access(roots: Sequence[str], *, renew: bool = False, read_only: bool = 
 
 
 def _read_secret(path: str) -> str:
-    """What is in the file, if nobody else could write or read it."""
+    """The secret in the file, if no other user can read or write the file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

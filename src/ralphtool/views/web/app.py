@@ -1,4 +1,4 @@
-"""Answers requests: the page, what it shows, the stream of what happens, and what a person says."""
+"""Answers requests: the page, its contents, the stream of updates, and steering commands."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
     Answer = Callable[["App", Request], Awaitable[Response]]
 
-_BODY_SECONDS = 10.0  # for a body to come
-_SEND_SECONDS = 30.0  # for an answer to be taken
+_BODY_SECONDS = 10.0  # for a body to arrive
+_SEND_SECONDS = 30.0  # for an answer to be read
 _COMMANDS = 4  # at once
-_START_SECONDS = 60.0  # for a run to have a record
-_PIECE = 64 << 10  # bytes of an answer that are sent at once
+_START_SECONDS = 60.0  # for a run to create its record
+_PIECE = 64 << 10  # bytes sent at once
 _LOG_ITEMS = 200
 
 
@@ -53,7 +53,7 @@ class App:
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return  # there is no WebSocket here, and nothing to be done at the beginning and the end
+            return  # no WebSocket, and no start-up or shutdown work
         request = requests.read_request(scope)
         refused = checks.find_foreign(request, self.site)
         try:
@@ -64,9 +64,9 @@ class App:
             answer = refused or await self._answer(request, receive, scope.get("client"))
             await asyncio.wait_for(_send_answer(answer, send), _SEND_SECONDS)
         except TimeoutError:
-            scope["state"]["abort"]()  # nobody reads: what is still to be sent would be kept for ever
+            scope["state"]["abort"]()  # the client does not read: unsent data would be kept forever
 
-    # --- which request it is
+    # --- requests
 
     async def _answer(self, request: Request, receive: Receive, client: tuple[str, int] | None) -> Response:
         if request.path not in _METHODS:
@@ -82,7 +82,7 @@ class App:
         return await self._answer_safely(_ANSWERS[request.path](self, request))
 
     async def _answer_safely(self, answering: Awaitable[Response]) -> Response:
-        """An error in a project is an answer; it does not end the server."""
+        """Errors in a project become answers; they don't end the server."""
         try:
             return await answering
         except NoSuchRun as error:
@@ -112,7 +112,7 @@ class App:
             return refuse(403, "an agent of a run can't steer runs: what it is stuck on, it tells by `ralphtool agent`")
         return await self._answer_safely(self._obey(body))
 
-    # --- who it is
+    # --- login
 
     def _log_in(self, body: bytes, cookie: str | None) -> Response:
         access, now = self.site.access, time.time()
@@ -122,19 +122,19 @@ class App:
             return refuse(400, "a login is an object with a token")
         if not access.is_token(token, now):
             return refuse(*_TOO_MANY) if access.is_guessing(now) else refuse(403, "that is not the key of this page")
-        cookie = cookie or access.issue_cookie(now)  # one that is still good stays: other tabs have it too
+        cookie = cookie or access.issue_cookie(now)  # a valid one is kept: other tabs use it too
         secure = "; Secure" if self.site.scheme == "https" else ""
         kept = f"{access.cookie_name}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_SECONDS}{secure}"
         keys = {"csrf": access.derive_key(cookie), "stream": access.derive_key(cookie, "stream")}
         return answer_json({**keys, "read_only": self.site.read_only}, 200, ("Set-Cookie", kept))
 
     async def answer_session(self, request: Request) -> Response:
-        """Also tells a page that lost its stream whether its run is still there."""
+        """Also lets a page that lost its stream check whether its run still exists."""
         if "run" in request.query:
             self.served.find_run(request)
         return answer_json({"read_only": self.site.read_only})
 
-    # --- what there is
+    # --- contents
 
     async def answer_log(self, request: Request) -> Response:
         watched, before = self.served.find_run(request), _parse_number(request.query.get("before", ""))
@@ -177,7 +177,7 @@ class App:
         run = runs.read_summary(watched.run.root, watched.run.id)
         return await _answer_tree(await asyncio.to_thread(details.build_report, run))
 
-    # --- what a person says
+    # --- steering
 
     async def _obey(self, body: bytes) -> Response:
         from ralphtool.views.web import commands
@@ -199,7 +199,7 @@ class App:
         return answer_json({"said": said}) if is_done else refuse(409, said)
 
     async def _start_run(self, root: str, order: Order) -> Response:
-        """Starts it as the full screen does, and waits until it has a record or has failed."""
+        """Starts a run as the full screen does, and waits until it has a record or has failed."""
         from ralphtool.views import project_data
         from ralphtool.views.launch import Launch
 
@@ -209,7 +209,7 @@ class App:
         end, has_ended = time.monotonic() + _START_SECONDS, False
         while not (launch.id or has_ended) and time.monotonic() < end:
             await asyncio.sleep(0.05)
-            has_ended = launch.has_ended  # asked first: what it wrote before it ended is then seen below
+            has_ended = launch.has_ended  # checked first, so that everything it wrote before its end is found below
             launch.find_run()
         error = "" if launch.id or not has_ended else launch.read_error()
         launch.remove_output()
@@ -235,12 +235,12 @@ _METHODS = {
 
 
 async def _answer_tree(element: Element) -> Response:
-    """Elsewhere, since it may be long: others have their turn meanwhile."""
+    """In a thread, since it may be long and must not block other requests."""
     return await asyncio.to_thread(lambda: answer_json(build_tree(element)))
 
 
 async def _wait_for_end(launch: Launch) -> None:
-    """The system keeps a process that has ended until somebody asks for it."""
+    """A process that has ended stays a zombie until it is polled."""
     while not launch.has_ended:
         await asyncio.sleep(1)
 
@@ -268,7 +268,7 @@ async def _send_answer(answer: Response, send: Send) -> None:
     policy = () if "Content-Security-Policy" in named else (("Content-Security-Policy", page.NOTHING),)
     headers = encode_headers(answer.content_type, ("Content-Length", str(len(answer.body))), *policy, *answer.headers)
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    # In pieces, so that a reader who takes none of them is noticed.
+    # In pieces, to notice a client that does not read.
     for start in range(0, len(answer.body), _PIECE):
         await send({"type": "http.response.body", "body": answer.body[start : start + _PIECE], "more_body": True})
     await send({"type": "http.response.body", "body": b""})

@@ -1,8 +1,8 @@
 """Which requests are answered: pure functions of the request, one check after the other, in a fixed order.
 
 A server on 127.0.0.1 is reached by every user of the machine and, through a browser, by every web page. So a request
-has to name us as its host (another name would be DNS rebinding), must not come from another page, and must bring a
-cookie that we made. One that changes something also has to prove that our page made it.
+must name this server as its host (another name would be DNS rebinding), must not come from another page, and must have
+a cookie that this server issued. If it changes something, it must also prove that it comes from ralphtool's page.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _OPEN_AGAIN = "open the address that `ralphtool web` printed, or type it into th
 
 
 class Site(NamedTuple):
-    """Where the page is, and who may see it."""
+    """The address of the page, and the access to it."""
 
     scheme: str
     hosts: frozenset[str]  # as browsers write them: with the port, in lower case
@@ -32,7 +32,7 @@ class Site(NamedTuple):
 
 
 def find_foreign(request: Request, site: Site) -> Response | None:
-    """Why a request does not come from our page, nor from somebody who opens it; None if it may."""
+    """A refusal, if a request comes neither from ralphtool's page nor from a user who opens it."""
     if sum(len(name) + len(value) for name, value in request.headers) > _LONGEST_HEAD:
         return refuse(431, "the head of the request is too long")
     hosts = request.list_values("host")
@@ -43,7 +43,7 @@ def find_foreign(request: Request, site: Site) -> Response | None:
     origins = request.list_values("origin")
     if origins and origins != [f"{site.scheme}://{hosts[0]}"]:
         return refuse(403, f"another page asked for this: {_OPEN_AGAIN}")
-    # A browser says so of itself, and no page can change it; `none` is somebody who typed the address.
+    # The browser sets this header, and no page can change it; `none` means that the user typed the address.
     allowed = ("same-origin", "none") if request.method == "GET" else ("same-origin",)
     if any(one not in allowed for one in request.list_values("sec-fetch-site")):
         return refuse(403, f"another page asked for this: {_OPEN_AGAIN}")
@@ -51,13 +51,13 @@ def find_foreign(request: Request, site: Site) -> Response | None:
 
 
 def find_cookie(request: Request, site: Site, now: float) -> str | None:
-    """Ours among all of that name: another server of this machine can set one too."""
+    """The valid cookie among those of that name: another server on this machine can set one too."""
     found = request.list_cookies(site.access.cookie_name)
     return next((one for one in found if site.access.is_cookie(one, now)), None)
 
 
 def find_forged(request: Request, site: Site) -> Response | None:
-    """Why what a request wants to change may not be what the user wants; None if our page made it."""
+    """A refusal, if a command might be forged by another page."""
     if not request.list_values("origin"):
         return refuse(403, "a command has to come from the page")
     kinds = [one.partition(";")[0].strip().lower() for one in request.list_values("content-type")]
@@ -70,7 +70,7 @@ def find_forged(request: Request, site: Site) -> Response | None:
 
 
 def is_signed(request: Request, site: Site, cookie: str) -> bool:
-    """Whether a request has what only our page knows. A stream can't have headers: it has another key, in its query."""
+    """Whether a request has its page's key. A stream can't set headers: it has another key, in its query."""
     given, purpose = request.list_values("x-csrf-token"), "page"
     if request.path == STREAM:
         given, purpose = [request.query.get("key", "")], "stream"

@@ -1,7 +1,7 @@
-"""What a person says through the page, as the command that says it in a terminal.
+"""Turns actions on the page into the commands that a user would run in a terminal.
 
-The page names an action, a story and a text; the command line is ours. So whatever the commands check, refuse and
-record holds for the page as well, and a run that wants to see who accepted a story sees a command that waits.
+The page sends an action, a story and a text; the command line is built here. So everything that the commands check,
+refuse and record applies to the page too, and a run that checks who accepted a story finds a waiting command.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from ralphtool.errors import InvalidValue
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_PATIENCE = 60.0  # seconds: accepting waits for the run to hear it, for half of that
-_LONGEST_ANSWER = 4000  # bytes of what a command prints
+_PATIENCE = 60.0  # seconds: `accept` waits up to half of that for the run's reply
+_LONGEST_ANSWER = 4000  # bytes of a command's output
 
 
 class Order(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ def _say_to_change(name: str, *options: str) -> Callable[[Order], CommandLine]:
 
 
 def _decide(name: str) -> Callable[[Order], CommandLine]:
-    """A decision about a story, with a reason where there is one."""
+    """A decision about a story, with a reason if there is one."""
 
     def build(order: Order) -> CommandLine:
         why = [f"--why={order.text}"] if order.text else []
@@ -89,7 +89,7 @@ _ACTIONS: dict[str, Callable[[Order], CommandLine]] = {
 
 
 def build_command(order: Order) -> CommandLine:
-    """The command for what the page sent; an error says what is wrong with it."""
+    """The command for an order of the page; raises an error if the order is invalid."""
     build = _ACTIONS.get(order.do)
     if build is None:
         raise InvalidValue("there is no such action")
@@ -104,7 +104,7 @@ def _can_be_written(text: str) -> bool:
 
 
 async def run_command(root: str, command: CommandLine) -> tuple[bool, str]:
-    """Whether it succeeded, and what it said."""
+    """Whether it succeeded, and its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-P", "-m", "ralphtool", *command.words),
         cwd=root,

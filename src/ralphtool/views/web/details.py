@@ -1,4 +1,4 @@
-"""What is looked up when somebody opens it: a story with its attempts and diffs, a gate's output, the report."""
+"""Parts that are read only when they are opened: a story with its attempts and diffs, a gate's output, the report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportStory
     from ralphtool.views.web.watched import WatchedRun
 
-_OUTPUT = 64 << 10  # bytes of a gate's output that are shown: its end
+_OUTPUT = 64 << 10  # bytes shown of the end of a gate's output
 
 
 def build_report(run: RunSummary) -> Element:
@@ -54,7 +54,7 @@ def build_story(watched: WatchedRun, facts: Facts, id: str, *, read_only: bool) 
 
 
 def _update_story(watched: WatchedRun, story: ReportStory, id: str) -> ReportStory:
-    """What a person decided since the run counts, as it does in the list of stories."""
+    """Applies decisions that were made after the run, as the list of stories does."""
     now = watched.find_proof(id)
     if now == "rejected":
         return msgspec.structs.replace(story, state="open", proof="", receipt=None, why="you rejected it")
@@ -92,7 +92,7 @@ def _build_output(iteration: int, place: int, gate: GateView) -> Element:
 
 
 def read_gate_output(watched: WatchedRun, iteration: int, place: int) -> Element | None:
-    """The end of what a gate printed. Which file that is says the record, and it has to lie in the run's own folder."""
+    """The end of a gate's output. The record names the file, which must be in the run's own folder."""
     attempts = watched.view.attempts
     found = next((one for one in attempts if iteration == (one.start.iteration or one.start.number)), None)
     if found is None or not 0 <= place < len(found.gates):

@@ -26,18 +26,18 @@ _clean = formatting.clean_line
 
 
 def build_sections(projects: Mapping[str, str], *, read_only: bool) -> dict[str, Element]:
-    """`projects` are their folders by their ids. It reads specs and asks git, so it takes a moment."""
+    """`projects` are folders by id. Reads specs and calls git, so it takes a moment."""
     return {"home": tag("div", [_build_project(id, root, read_only) for id, root in projects.items()])}
 
 
 def read_fingerprint(projects: Mapping[str, str]) -> tuple[object, ...]:
-    """Changes whenever there is something new to be shown; costs next to nothing."""
+    """Changes whenever there is something new to show; costs next to nothing."""
     held = [_list_owners(root) for root in projects.values()]
     return (*(project_data.read_fingerprint(root) for root in projects.values()), *held)
 
 
 def _list_owners(root: str) -> tuple[object, ...]:
-    """The newest run, and those that hold a lock, and whether they are alive: none of that changes a folder."""
+    """The newest run, the sessions that hold locks, and whether they are alive. Folder times don't show these."""
     try:
         newest = next(iter(runs.list_ids(root)), "")
         found = [locks.read_lock(root, change) for change in locks.list_locked_changes(root)]

@@ -1,7 +1,7 @@
-"""The lines of a run's log in the page: each event as a few short values, whose texts are fit to be shown.
+"""The lines of a run's log in the page: each event as a few short values, with texts that are safe to show.
 
-They are made in the order of the record, and each has the place of its event there: a page that was cut off goes on
-behind the last one that it has, and older ones are read when somebody scrolls back.
+They are in the order of the record, and each has the offset of its event there: a page that reconnects continues after
+its last item, and older items are read when the user scrolls back.
 """
 
 from __future__ import annotations
@@ -24,37 +24,35 @@ if TYPE_CHECKING:
     from ralphtool.record.view_parts import StoryView
     from ralphtool.views.terminal.styled import StyledLine
 
-_LONGEST = 4000  # characters of one thing that an agent said, or that a tool gave back
-_BLOCK = 192 << 10  # bytes of the record that become one message
-_FARTHEST = 8 << 20  # bytes that one look back reads at the most
+_LONGEST = 4000  # characters of an agent's message or a tool's result
+_BLOCK = 192 << 10  # bytes of the record per message
+_FARTHEST = 8 << 20  # bytes read per step back, at most
 _TONES = (("red", "bad"), ("yellow", "warn"), ("green", "good"), ("cyan", "you"), ("bold", "head"))
 
-Item = tuple[
-    int, int, str, str, str, str
-]  # place in the record, milliseconds, kind, story, text, what stands behind it
+Item = tuple[int, int, str, str, str, str]  # offset in the record, milliseconds, kind, story, text, details
 
 
 class Batch(NamedTuple):
-    """Some of the log, and where the record goes on behind it."""
+    """A part of the log, and the offset in the record after it."""
 
     items: list[Item]
     end: int
-    is_behind: bool = False  # there is more to be read at once
+    is_behind: bool = False  # there is more to read now
 
 
 def read_batch(path: str, offset: int, stories: Mapping[str, StoryView]) -> Batch:
-    """What the record has from an offset on, which is the beginning of a line."""
-    reader = LineReader(path, offset - 1) if offset else LineReader(path)  # in the middle it skips the rest of a line
+    """The items from an offset on, which must be the beginning of a line."""
+    reader = LineReader(path, offset - 1) if offset else LineReader(path)  # from an offset, it skips up to a line end
     lines = reader.read(_BLOCK)
     while not lines and reader.is_behind:
-        lines = reader.read(_BLOCK)  # in the middle of a line that is longer than all others
+        lines = reader.read(_BLOCK)  # within a line that is longer than a block
     return Batch(_describe_lines(lines, reader.offset, stories), max(offset, reader.offset), reader.is_behind)
 
 
 def read_before(path: str, end: int, most: int, story: str, stories: Mapping[str, StoryView]) -> tuple[list[Item], int]:
-    """The last items before the beginning of a line, of one story or of all; and where the next look back begins.
+    """The last items before `end`, of one story or of all; and the `end` for the next call.
 
-    A long way back is searched for them, and not all of it at once: 0 means that there is nothing more.
+    Searches only a limited distance back at once. An `end` of 0 means that there is nothing more.
     """
     found: list[Item] = []
     until, block = end, _BLOCK
@@ -62,7 +60,7 @@ def read_before(path: str, end: int, most: int, story: str, stories: Mapping[str
         reader = LineReader(path, max(0, until - block))
         lines = reader.read(block, until)
         if not lines and _BLOCK <= block < min(until, _FARTHEST):
-            block *= 4  # a line that is longer than all others
+            block *= 4  # a line that is longer than a block
             continue
         items = _describe_lines(lines, reader.offset, stories)
         found = [one for one in items if not story or one[3] == story] + found
@@ -73,7 +71,7 @@ def read_before(path: str, end: int, most: int, story: str, stories: Mapping[str
 
 
 def find_line(path: str, place: int) -> int:
-    """The beginning of the first line behind a place."""
+    """The beginning of the first line after an offset."""
     reader = LineReader(path, place)
     lines = reader.read(_BLOCK)
     while not lines and reader.is_behind:
@@ -107,7 +105,7 @@ def _describe(event: Event, place: int, stories: Mapping[str, StoryView]) -> Ite
 
 
 def _describe_said(said: AgentEvent) -> tuple[str, str, str]:
-    """The kind of what an agent said or did, and its words; nothing for what is counted only."""
+    """The kind and the texts of an agent's event; empty for events that are only counted."""
     match said:
         case agents.Message():
             return "say", formatting.clean_block(said.text, _LONGEST), ""

@@ -16,8 +16,8 @@ NOTHING = "default-src 'none'; frame-ancestors 'none'; form-action 'none'; base-
 
 @cache
 def answer_page() -> Response:
-    """Built once. The style of the report is a part of it: both look the same."""
-    report, _, _ = _read("../report/page.css").partition("@media print")  # nobody prints a live page
+    """Built once. It contains the style of the report, so that both look the same."""
+    report, _, _ = _read("../report/page.css").partition("@media print")  # a live page is not printed
     style = _squeeze(_strip(report + look.build_css() + _read("page.css")))
     script = _squeeze_script(_strip(_read("page.js")))
     if "</" in style or "</script" in script:
@@ -35,18 +35,18 @@ def _read(name: str) -> str:
 
 
 def _strip(text: str) -> str:
-    """Without what only those need who read the source: indents, and lines that are comments."""
+    """Removes indents and comment lines, which only readers of the source need."""
     lines = [line.strip() for line in text.split("\n")]
     return "\n".join(line for line in lines if line and not line.startswith(("//", "/* ")))
 
 
 def _squeeze(style: str) -> str:
-    """A style sheet without blanks that mean nothing."""
+    """A style sheet without superfluous blanks."""
     return re.sub(r"\s*([{};,])\s*|(:)\s+", lambda found: found[1] or found[2], style).replace(";}", "}")
 
 
 def _squeeze_script(script: str) -> str:
-    """A script without blanks around signs. Strings and templates stay as they are, and so do the ends of lines."""
+    """A script without blanks around operators. Strings, templates and line ends are kept."""
     parts = r'("(?:\\.|[^"\\\n])*"|`(?:\\.|[^`\\])*`)|[ \t]*([=+*<>!&|?:;,(){}\[\]-])[ \t]*'
     return re.sub(parts, lambda found: found[1] or found[2], script)
 

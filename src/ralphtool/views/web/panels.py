@@ -1,6 +1,6 @@
-"""The parts of the page that show a run, as elements: its head, questions, lanes, stories. Texts are made fit here.
+"""The parts of the page that show a run, as elements: its head, questions, lanes, stories. Texts are sanitized here.
 
-Moments are `time` elements with the moment as data: the page counts, so that nothing has to be sent for that.
+Times are `time` elements with the timestamp as data: the page does the counting, so no updates are sent for that.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ _clean = formatting.clean_line
 
 
 class Shown(NamedTuple):
-    """All that the page shows of a run at a moment."""
+    """All that the page shows of a run at one time."""
 
     run: RunSummary
     view: WatchedView
     state: str
     project: str
     asked: Sequence[OpenQuestion]
-    proofs: Mapping[str, str] | None  # what the stories claim by now, if people may have decided since
+    proofs: Mapping[str, str] | None  # the current claims of the stories, if people may have decided since
     tasks: Mapping[str, Sequence[Task]]
     newer: str = ""  # the newest run of the change, if this is an older one
     read_only: bool = False
@@ -67,7 +67,7 @@ class Shown(NamedTuple):
 
     def find_proof(self, story: StoryView) -> str:
         """What a story that is done claims; `rejected` if a person has reopened it since."""
-        if self.proofs is None or story.proof in ("", "ticked"):  # of those nobody keeps a receipt
+        if self.proofs is None or story.proof in ("", "ticked"):  # there is no receipt for these
             return story.proof
         return self.proofs.get(story.id, story.proof)
 
@@ -88,7 +88,7 @@ def build_sections(shown: Shown) -> dict[str, Element]:
 
 
 def build_moment(name: str, seconds: float) -> Element:
-    """A moment that the page counts from: `since` for a clock that runs, `at` for how long ago it was."""
+    """A time that the page counts from: `since` is a running clock, `at` shows how long ago it was."""
     exact = format_day_and_time(seconds)
     return tag("time", exact, title=exact, datetime=format_utc(seconds), **{f"data-{name}": int(seconds)})
 
@@ -99,7 +99,7 @@ def build_state(state: str) -> Element:
 
 
 def build_sign(mark: str) -> Element:
-    """Read aloud it would only repeat the words beside it."""
+    """Hidden from screen readers: it would only repeat the words next to it."""
     return tag("span", render_mark(mark)[0], class_=f"sign is-{mark}", aria_hidden="true")
 
 
@@ -136,7 +136,7 @@ def _build_progress(shown: Shown) -> Element | None:
 
 
 def _list_done(shown: Shown) -> list[StoryView]:
-    """Those that are done, and that no person has reopened since."""
+    """The stories that are done and were not rejected since."""
     done = [one for one in shown.view.stories.values() if one.state == "done"]
     return [one for one in done if shown.find_proof(one) != "rejected"]
 
@@ -189,7 +189,7 @@ def _build_number(name: str, value: Element | str, more: str) -> Element:
 
 
 def _build_notice(shown: Shown) -> Element | None:
-    """What the run as a whole waits for, or what became of it."""
+    """What the run as a whole is waiting for, or its result."""
     words, tone = _describe_whole(shown)
     if shown.newer:
         link = tag("a", "There is a newer run", href=f"#/{shown.project}/{shown.newer}")
@@ -208,11 +208,11 @@ def _describe_whole(shown: Shown) -> tuple[str, str]:
     return (f"Waiting: {view.waiting.why}", "paused") if view.waiting else ("", "")
 
 
-# --- what a person can do ---------------------------------------------------------------------------
+# --- actions ----------------------------------------------------------------------------------------
 
 
 def build_button(words: str, do: str, **more: str) -> Element:
-    """`do` is what the page sends; `ask` is a question first, `text` what may be written for it."""
+    """`do` is the action that the page sends; `ask` is a question to confirm it, `text` whether a text is wanted."""
     attributes = {f"data-{name}": value for name, value in more.items() if value}
     return tag("button", words, type="button", data_do=do, **attributes)
 
@@ -239,7 +239,7 @@ def _list_controls(shown: Shown) -> list[Element]:
 
 
 def _fold_cards(cards: list[Element]) -> list[Element]:
-    """The first few; the others don't push the run out of sight."""
+    """The first few; the others are folded, so that they don't push the run out of sight."""
     first, rest = cards[:_OPEN_CARDS], cards[_OPEN_CARDS:]
     words = pluralize(len(rest), "more needs your answer", "more need your answer")
     return [*first, tag("details", tag("summary", words), rest, data_key="more")] if rest else first
@@ -284,7 +284,7 @@ def _build_buttons(*buttons: Element) -> Element:
 
 
 def list_judgements(change: str, story: str, name: str) -> list[Element]:
-    """What a person can say of work that is done."""
+    """The decisions that are possible about completed work."""
     about = {"change": change, "story": story, "text": "optional"}
     rejected = f"Reject {name}? Its work is reverted on the branch, and the story is open again."
     return [
@@ -294,7 +294,7 @@ def list_judgements(change: str, story: str, name: str) -> list[Element]:
 
 
 def _list_doubts(shown: Shown) -> list[Element]:
-    """What is done and not proven, once the run is over and does not take it for good."""
+    """The stories that are done but not proven, after the run has ended as unproven."""
     if shown.state != "unproven":
         return []
     asked = {one.story for one in shown.asked}
@@ -303,7 +303,7 @@ def _list_doubts(shown: Shown) -> list[Element]:
 
 
 def _build_doubt(shown: Shown, story: StoryView) -> Element:
-    """Only a person can say whether it is enough."""
+    """Only a person can decide whether it is good enough."""
     name = format_story(_clean(story.id, 60), _clean(story.title, 160))
     return tag(
         "article",
@@ -315,7 +315,7 @@ def _build_doubt(shown: Shown, story: StoryView) -> Element:
     )
 
 
-# --- what goes on -----------------------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------------
 
 
 def _list_lanes(shown: Shown) -> list[Element]:
@@ -414,12 +414,12 @@ def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> li
 
 
 def _list_tasks(shown: Shown, story: StoryView, now: AttemptView | None) -> Sequence[Task]:
-    """Those of a story that is worked on."""
+    """The tasks of a story in progress."""
     return shown.tasks.get(story.id, ())[:_MOST_TASKS] if now else ()
 
 
 def _build_task(story: StoryView, task: Task) -> Element:
-    is_known = story.ticked or not story.tasks_done  # else they are from before, and not told one by one
+    is_known = story.ticked or not story.tasks_done  # otherwise they are older, and only their number is recorded
     is_done = task.id in story.ticked if is_known else task.done
     said = "done: " if is_done else ""
     return tag(

@@ -1,7 +1,7 @@
-"""Who is at the other end of a connection: a page that an agent opened says nothing in a person's name.
+"""Checks the process at the other end of a connection: an agent must not act in a person's name.
 
 An agent without a box can read the file with the secret. So a command is refused if the process that sends it was
-started by a run, however indirectly: the same rule as for the commands in a terminal.
+started by a run, directly or indirectly: the same rule as for commands in a terminal.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ralphtool.errors import RalphError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_LOOKS, _BETWEEN = 10, 0.05  # and seconds between two of them
-UNIX = "unix"  # the address of whoever comes by a socket in a folder
+_LOOKS, _BETWEEN = 10, 0.05  # tries, and seconds between them
+UNIX = "unix"  # the address of clients of a Unix socket
 
 
 def is_agent(roots: Iterable[str], client: tuple[str, int] | None) -> bool:
-    """Whether the other end is below a run of one of these projects, or has gone before that could be seen."""
+    """Whether the client is a descendant of a run of these projects, or was gone before that could be checked."""
     owners = {pid for root in roots for pid in _list_owners(root)}
     if not owners:
         return False
@@ -29,7 +29,7 @@ def is_agent(roots: Iterable[str], client: tuple[str, int] | None) -> bool:
 
 
 def _look_for_processes(address: str, port: int) -> set[int] | None:
-    """Looks more than once: the system's list of connections may miss one while many others come and go."""
+    """Retries: the system's list of connections may miss one while many others come and go."""
     for _ in range(_LOOKS):
         found = _find_processes(address, port)
         if found is not None:
@@ -39,7 +39,7 @@ def _look_for_processes(address: str, port: int) -> set[int] | None:
 
 
 def _list_owners(root: str) -> list[int]:
-    """The processes of the runs that are under way."""
+    """The processes of the runs in progress."""
     try:
         held = [locks.find_holder(root, change) for change in locks.list_locked_changes(root)]
     except (RalphError, OSError):
@@ -48,11 +48,11 @@ def _list_owners(root: str) -> list[int]:
 
 
 def _find_processes(address: str, port: int) -> set[int] | None:
-    """The process at the other end and those above it; none of another user or another machine; None if it is gone.
+    """The client process and its ancestors; empty for another user or another machine; None if it is gone.
 
-    For a Unix socket, `port` is the process.
+    For a Unix socket, `port` is the process id.
     """
-    import psutil  # which costs more than answering most requests
+    import psutil  # its import costs more than answering most requests
 
     if address == UNIX:
         return _list_ancestors(port)
@@ -60,14 +60,14 @@ def _find_processes(address: str, port: int) -> set[int] | None:
         return set()
     ends = [one for one in psutil.net_connections("tcp") if one.laddr and tuple(one.laddr) == (address, port)]
     pids = [one.pid for one in ends if one.pid]
-    if not pids:  # what another user has open has no number for us: a tunnel of ssh, for one
+    if not pids:  # the system hides the process ids of other users, for example of an ssh tunnel
         return set() if any(one.status == psutil.CONN_ESTABLISHED for one in ends) else None
     found = [_list_ancestors(pid) for pid in pids]
     return None if None in found else {pid for one in found if one for pid in one}
 
 
 def _list_ancestors(pid: int) -> set[int] | None:
-    """Those of a process, and itself; None if it has ended."""
+    """A process and its ancestors; None if it has ended."""
     import psutil
 
     try:

@@ -1,4 +1,4 @@
-"""A request as a value, and what is answered: the smallest part of HTTP that one page needs."""
+"""Requests and responses as values: the small part of HTTP that one page needs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _MOST_PARAMETERS = 20
 _HEADERS = (
     ("Cache-Control", "no-store"),
-    ("Connection", "close"),  # so that every request has to come whole soon after its connection
+    ("Connection", "close"),  # so that every request must arrive soon after its connection
     ("Cross-Origin-Opener-Policy", "same-origin"),
     ("Cross-Origin-Resource-Policy", "same-origin"),
     ("Referrer-Policy", "no-referrer"),
@@ -27,7 +27,7 @@ class Request(NamedTuple):
     method: str
     path: str
     query: Mapping[str, str]
-    headers: tuple[tuple[str, str], ...]  # names in lower case, each as often as it came
+    headers: tuple[tuple[str, str], ...]  # names in lower case; repeated headers are kept
 
     def list_values(self, name: str) -> list[str]:
         return [value for key, value in self.headers if key == name]
@@ -46,7 +46,7 @@ class Response(NamedTuple):
 
 
 def read_request(scope: Mapping[str, Any]) -> Request:
-    """What an ASGI scope says. A query that makes no sense is none."""
+    """A request from an ASGI scope. A malformed query counts as empty."""
     try:
         pairs = parse_qsl(scope["query_string"].decode("ascii"), True, max_num_fields=_MOST_PARAMETERS)
     except ValueError:
@@ -60,7 +60,7 @@ def answer_json(value: object, status: int = 200, *headers: tuple[str, str]) -> 
 
 
 def refuse(status: int, why: str, *headers: tuple[str, str]) -> Response:
-    """An answer in one sentence, which says what to do."""
+    """An error response: one sentence that says what to do."""
     return answer_json({"error": why}, status, *headers)
 
 

@@ -1,4 +1,4 @@
-"""Listens: on this machine alone unless somebody asks for more and brings a certificate, or on a socket in a folder."""
+"""The server: listens on this machine only (elsewhere only with a certificate), or on a Unix socket."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from ralphtool.views.web.app import App
 
 _LOOPBACK = "127.0.0.1"
-_FIRST_PORT, _PORTS = 20_000, 12_000  # below those that the system gives away by itself
+_FIRST_PORT, _PORTS = 20_000, 12_000  # below the ephemeral ports of the system
 BACKLOG = 64
 _CONNECTIONS = 100  # at once
-_HEAD_SECONDS = 5.0  # for the head of a request to come
+_HEAD_SECONDS = 5.0  # for the head of a request to arrive
 _LONGEST_HEAD = 16 << 10  # bytes
 
 
 class Place(NamedTuple):
-    """Where the server listens, as it was asked for."""
+    """Where the server listens, as the user requested."""
 
     host: str = _LOOPBACK
     port: int = 0
     socket_path: str = ""
-    names: tuple[str, ...] = ()  # what else the page may be called
+    names: tuple[str, ...] = ()  # other host names of the page
     certificate: str = ""
     key: str = ""
 
@@ -43,7 +43,7 @@ class Place(NamedTuple):
 
 
 def check_place(place: Place) -> None:
-    """Everything that would make the page less safe needs everything that makes it safe again."""
+    """Options that make the page less safe require those that make it safe again."""
     if bool(place.certificate) != bool(place.key):
         raise UsageError("--cert and --key belong together: give both")
     if place.socket_path and (place.port or place.certificate or place.names or place.host != _LOOPBACK):
@@ -64,12 +64,12 @@ def check_place(place: Place) -> None:
 
 
 def choose_port(access: Access) -> int:
-    """The same for the same projects: a page that is open finds its server again."""
+    """The same port for the same projects, so that an open page finds its server again."""
     return _FIRST_PORT + int(access.secret[:8], 16) % _PORTS
 
 
 def open_socket(place: Place, preferred: int) -> socket.socket:
-    """Bound, so that the port is known, and not yet listening."""
+    """A socket that is bound, so that the port is known, but not yet listening."""
     if place.socket_path:
         return _open_unix_socket(place.socket_path)
     wanted = [place.port] if place.port else [preferred, 0]
@@ -95,7 +95,7 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _open_unix_socket(path: str) -> socket.socket:
-    """For its owner only, from the first moment on. One that nobody listens to any more is replaced."""
+    """Accessible only to its owner, from the start. A dead socket is replaced."""
     opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if os.path.lexists(path):
@@ -130,12 +130,12 @@ def build_site(place: Place, opened: socket.socket, access: Access, *, read_only
     names = [_LOOPBACK, "localhost", *place.names] if place.is_local else list(place.names)
     hosts = {f"{name}:{port}" for name in names}
     if port == {"http": 80, "https": 443}[scheme]:
-        hosts |= set(names)  # browsers leave it out
+        hosts |= set(names)  # browsers omit the default port
     return Site(scheme, frozenset(hosts), access, read_only)
 
 
 def build_address(place: Place, opened: socket.socket, token: str) -> str:
-    """What a person opens. What stands behind the # is not sent to anybody by a browser."""
+    """The address to open. Browsers don't send the part after the #."""
     if place.socket_path:
         return f"unix:{place.socket_path}#token={token}"
     name = place.names[0] if place.names else _LOOPBACK
@@ -172,7 +172,7 @@ def serve(app: App, place: Place, opened: socket.socket) -> None:
 
     class CleaningServer(uvicorn.Server):
         async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-            """Here and not behind `run`: after it, the signal that ended the server ends the process."""
+            """Here and not after `run`: by then, the signal that ended the server ends the process."""
             await super().shutdown(sockets)
             if place.socket_path:
                 os.unlink(place.socket_path)
@@ -189,7 +189,7 @@ def _find_unix_client(transport: Any) -> tuple[str, int] | None:
 
 
 def _find_silent(connections: Iterable[Any], newest: Any) -> Any:
-    """The oldest connection on which nothing was asked: whoever opens many, and says nothing, loses them first."""
+    """The oldest connection without a request: clients that open many and send nothing lose them first."""
     silent = [one for one in connections if one.cycle is None and one is not newest]
     return min(silent, key=lambda one: one._began, default=newest)
 
@@ -198,7 +198,7 @@ def _build_protocol() -> Any:
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class ImpatientProtocol(H11Protocol):
-        """Has no patience with those who open connections and say nothing: uvicorn would wait for ever."""
+        """Closes connections on which no request arrives: uvicorn would wait forever."""
 
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)

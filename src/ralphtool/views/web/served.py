@@ -1,4 +1,4 @@
-"""What one server shows: its projects, and the runs that somebody looks at."""
+"""What one server shows: its projects, and the runs that are being watched."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ralphtool.views.web.checks import Site
     from ralphtool.views.web.requests import Request, Response
 
-_KEPT = 4  # runs that nobody looks at and that are kept for a moment: pages are reloaded
+_KEPT = 4  # unwatched runs that are kept for a while: pages are reloaded
 
 
 def refuse_stranger() -> Response:
@@ -60,5 +60,5 @@ class Served:
 
 
 def name_project(root: str) -> str:
-    """Short, and the same at the next start."""
+    """A short id that is the same at the next start."""
     return hashlib.sha256(root.encode("utf-8", "surrogateescape")).hexdigest()[:8]

@@ -1,7 +1,7 @@
-"""What happens, as server-sent events: one stream for each page that is looked at.
+"""Updates as server-sent events: one stream for each open page.
 
-Parts of the page are sent when they have changed, and lines of the log in their order; the id of a message is where the
-record goes on behind it. So a page that lost its connection says where it was, and misses nothing.
+Parts of the page are sent when they have changed, and lines of the log in order; the id of a message is the offset in
+the record after it. So a page that lost its connection sends its last offset, and misses nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 _MOST = 20  # streams at once
 _HEARTBEAT = 15.0  # seconds
 _SEND_SECONDS = 30.0  # for a message to be read: slower readers are disconnected, and reconnect
-_HOME_SECONDS = 1.0  # between two looks at all projects
-_FAR_BEHIND = 4 << 20  # bytes: a page that is so far behind is shown the end, and can scroll back
-_SHRUNK_LOOKS = 50  # in which a record may be shorter than it was: a run that writes it anew
+_HOME_SECONDS = 1.0  # between two checks of all projects
+_FAR_BEHIND = 4 << 20  # bytes: a page that is farther behind gets the end, and can scroll back
+_SHRUNK_LOOKS = 50  # checks in which a record may be shorter than before: a run may be rewriting it
 
 
 class _Connection:
-    """One page that listens."""
+    """The connection to one page."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -46,7 +46,7 @@ class _Connection:
         self.is_gone = asyncio.Event()
 
     async def watch_for_end(self) -> None:
-        # The first message is the request itself; only a later one tells that the page has gone.
+        # The first message is the request itself; only a later one reports a disconnect.
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.is_gone.set()
@@ -61,7 +61,7 @@ class _Connection:
         await self._say(b"%sevent: %s\ndata: %s\n\n" % (id, name.encode(), data))
 
     async def rest(self, seconds: float) -> None:
-        """Waits, and sends a comment now and then, so that no proxy takes the connection for dead."""
+        """Waits, and sends a comment now and then, so that no proxy closes the connection as idle."""
         if time.monotonic() - self._spoke > _HEARTBEAT:
             await self._say(b": still here\n\n")
         try:
@@ -81,12 +81,12 @@ class Streams:
     def __init__(self, served: Served) -> None:
         self._served = served
         self._count = 0
-        self._home: dict[str, bytes] = {}  # the first page, made once for all who look
+        self._home: dict[str, bytes] = {}  # the first page, built once for all clients
         self._home_of: tuple[object, ...] = ()
         self._home_lock = asyncio.Lock()
 
     async def serve(self, request: Request, receive: Receive, send: Send) -> Response | None:
-        """Serves a stream until its page goes; or says why not."""
+        """Serves a stream until its page is gone; or returns a refusal."""
         if self._served.find_page(request) is None:
             return refuse_stranger()
         try:
@@ -139,14 +139,14 @@ class Streams:
             await connection.rest(0 if batch.is_behind else LOOK_SECONDS)
 
     async def _begin_log(self, connection: _Connection, watched: WatchedRun, place: int | None) -> int:
-        """A page that has nothing yet, or what is no part of this record, begins with the end of it."""
+        """A new page, or one whose offset does not fit this record, begins near the end of the record."""
         if place is not None and place <= watched.size and watched.size - place <= _FAR_BEHIND:
             return place
         start = watched.find_start()
         await connection.send_event("restart", b"%d" % start)
         return start
 
-    # --- all of them
+    # --- all projects
 
     async def _stream_home(self, connection: _Connection) -> None:
         sent: dict[str, bytes] = {}
@@ -179,7 +179,7 @@ async def _send_changes(connection: _Connection, sections: dict[str, bytes], sen
 
 
 def _find_place(request: Request) -> int | None:
-    """Where the page was: a browser that comes back by itself says it in a header."""
+    """The last offset of the page: a browser that reconnects by itself sends it in a header."""
     for text in (*request.list_values("last-event-id"), request.query.get("after", "")):
         if text.isascii() and text.isdecimal() and len(text) < 16:
             return int(text)

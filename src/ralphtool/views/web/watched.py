@@ -1,4 +1,4 @@
-"""A run while somebody looks at it: its record followed once, however many pages show it."""
+"""A run that is being watched: its record is followed once, however many pages show it."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from ralphtool.specs import Task
     from ralphtool.views.report.facts import Facts
 
-LOOK_SECONDS = 0.08  # between two looks at the record
-_SLICE = 0.02  # seconds of reading what came before, after which others have their turn
-_NEAR = 128 << 10  # bytes at the end of a record that are looked at in full, and shown at first
-_DRAW_SECONDS = 0.2  # between two pictures,
-_DRAW_SHARE = 10  # and so many times as long as one takes to make
+LOOK_SECONDS = 0.08  # between two reads of the record
+_SLICE = 0.02  # seconds of reading older events, before other work gets its turn
+_NEAR = 128 << 10  # bytes at the end of a record that are read in full, and shown first
+_DRAW_SECONDS = 0.2  # between two drawings
+_DRAW_SHARE = 10  # the pause is at least this many times as long as drawing takes
 _ALIVE_SECONDS = 3.0
 _QUESTIONS_SECONDS = 0.5
-_FACTS_SECONDS = 2.0  # for which all pages get the same: making them takes a while in a long run
-_BATCHES = 16  # that are kept: pages that look at the same moment get the same
+_FACTS_SECONDS = 2.0  # for which all pages share them: building them takes a while in a long run
+_BATCHES = 16  # kept for pages that ask at the same time
 _QUOTAS = 4
 
 
 class WatchedView(RunView):
-    """Also knows how much of a subscription is used up, as far as agents told it lately."""
+    """Also keeps the last quotas that agents reported."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,20 +65,20 @@ class WatchedRun:
         self.project = project
         self.read_only = read_only
         self.watchers = 0
-        self.sections: dict[str, bytes] = {}  # the parts of the page, each encoded once for all who look
+        self.sections: dict[str, bytes] = {}  # the parts of the page, each encoded once for all clients
         self.tasks: dict[str, Sequence[Task]] = {}
-        self._tasks_of = -1  # the number of plan edits that `tasks` is from
+        self._tasks_of = -1  # the number of plan edits when `tasks` was read
         self._follower: Follower[WatchedView] = Follower(self.run.path, WatchedView, joins=True, detail=_NEAR)
         self._batches: dict[int, Batch] = {}
         self._asked: list[OpenQuestion] = []
-        self._proofs: dict[str, str] | None = None  # what the stories claim by now; None: as the record has it
+        self._proofs: dict[str, str] | None = None  # the current claims of the stories; None: as in the record
         self._facts: tuple[float, Facts] | None = None
         self._newer = ""  # the newest run of the change, if this is an older one
         self._is_alive = self.run.state in ("running", "paused")
         self._seen: tuple[int, ...] = ()
         self._questions_seen: tuple[int, ...] = (-1,)
         self._looked = self._looked_alive = self._looked_questions = self._drawn = -1e9
-        self._cost = 0.0  # seconds that the last picture took
+        self._cost = 0.0  # seconds that the last drawing took
         self._is_stale = True
 
     @property
@@ -93,7 +93,7 @@ class WatchedRun:
 
     @property
     def needs_tasks(self) -> bool:
-        """A record counts tasks, and does not have their words."""
+        """A record has the number of tasks, but not their texts."""
         return self._is_alive and self._tasks_of != self.view.plan_edits
 
     @property
@@ -104,13 +104,13 @@ class WatchedRun:
             return 0  # it is gone
 
     def load_tasks(self) -> dict[str, Sequence[Task]]:
-        """Reads them from the spec, which may take a while."""
+        """Reads the tasks from the spec, which may take a while."""
         from ralphtool.views import project_data  # imports every format of specs
 
         try:
             return project_data.read_tasks(self.run.root, self.run.change)
         except (RalphError, OSError):
-            return {}  # the log says why, if the run has trouble with it
+            return {}  # the log says why, if the run fails too
 
     def set_tasks(self, tasks: dict[str, Sequence[Task]], edits: int) -> None:
         self.tasks, self._tasks_of, self._is_stale = tasks, edits, True
@@ -118,7 +118,7 @@ class WatchedRun:
     # --- following
 
     def refresh(self) -> None:
-        """Reads what is new, and draws it. Called by every page that looks; most calls do nothing."""
+        """Reads and draws what is new. Called for every open page; most calls do nothing."""
         now = time.monotonic()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -136,10 +136,10 @@ class WatchedRun:
         try:
             self._follower.read(_SLICE)
         except OSError:
-            self._seen = ()  # it can't be read now; perhaps at the next look
+            self._seen = ()  # it can't be read now; the next read tries again
 
     def _look_around(self, now: float) -> None:
-        """Things that no event tells: whether the run is still alive, and which questions wait."""
+        """Checks what no event reports: whether the run is alive, and which questions are open."""
         if (self._is_alive or self.view.end is None) and now - self._looked_alive > _ALIVE_SECONDS:
             self._looked_alive = now
             is_alive = self.view.end is None and runs.is_alive(self.run)
@@ -160,10 +160,10 @@ class WatchedRun:
         try:
             self._asked, self._proofs = questions.list_open(root, change), self._read_proofs()
         except (RalphError, OSError):
-            self._asked, self._proofs = [], None  # who wants to answer is told why that can't be
+            self._asked, self._proofs = [], None  # the reason is shown to a user who wants to answer
 
     def _read_proofs(self) -> dict[str, str] | None:
-        """What the stories claim by now, where people may have decided about them since; of the newest run only."""
+        """The current claims of the stories, if people may have decided since; only for the newest run."""
         newest = runs.find_newest(self.run.root, self.run.change)
         self._newer = newest.id if newest and newest.id != self.run.id else ""
         if self._is_alive or newest is None or self._newer:
@@ -194,10 +194,10 @@ class WatchedRun:
             read_only=self.read_only,
         )
 
-    # --- what pages ask for
+    # --- requests of pages
 
     def find_proof(self, story: str) -> str:
-        """What a story claims by now."""
+        """The current claim of a story."""
         known = self.view.stories.get(story)
         return self._describe().find_proof(known) if known else ""
 
@@ -214,12 +214,12 @@ class WatchedRun:
         return found
 
     def find_start(self) -> int:
-        """Where a page begins that has seen nothing yet: not far from the end."""
+        """The offset where a new page begins: near the end."""
         size = self.size
         return log_items.find_line(self.run.path, size - _NEAR) if size > 2 * _NEAR else 0
 
     def build_facts(self) -> Facts:
-        """What a report would tell at this moment."""
+        """The facts of a report at this time."""
         from ralphtool.views.report import from_record
 
         if self._facts and time.monotonic() - self._facts[0] < _FACTS_SECONDS:
@@ -235,7 +235,7 @@ class WatchedRun:
 
 
 def _read_state_of(path: str) -> tuple[int, ...]:
-    """Changes whenever a file is written to, or something in a folder comes or goes."""
+    """Changes whenever a file is written, or an entry of a folder is created or removed."""
     try:
         info = os.stat(path)
     except OSError:

@@ -20,7 +20,7 @@ _MODULES = {
 
 
 def load_language(path: str) -> TreeLanguage | None:
-    """None where there is no grammar for it."""
+    """None if there is no grammar for it."""
     name = _MODULES.get(path.rpartition(".")[2].lower())
     if name is None:
         return None

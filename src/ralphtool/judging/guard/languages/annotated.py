@@ -1,4 +1,4 @@
-"""Tests that are functions, made so by their names or by what is written before them."""
+"""Tests that are functions, marked by their names or by annotations before them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROVIDED = re.compile(r"[pP]rovider|MethodSource|MemberData|ClassData|Source\b|
 
 
 class FunctionHeads(Struct, frozen=True):
-    """Tells tests from other functions; `said` is what their annotations say."""
+    """Distinguishes tests from other functions; `said` is the text of their annotations."""
 
     named: re.Pattern[str] | None = None
     """The names of tests."""
@@ -68,6 +68,6 @@ _STRING = re.compile(r'"(?:\\.|[^"\\])*"')
 
 
 def read_modifiers(tree: SourceTree, node: Node) -> str:
-    """What stands before a declaration of Java or Kotlin, without what is in its strings."""
+    """The modifiers of a declaration in Java or Kotlin, with their strings emptied."""
     found = next((one for one in node.children if one.type == "modifiers"), None)
     return _STRING.sub('""', tree.get_text(found)) if found is not None else ""

@@ -1,4 +1,4 @@
-"""Tests that are calls: `it("does", () => { … })`, as JavaScript, Pest and Kotest write them."""
+"""Tests that are calls: `it("does", () => { … })`, as in JavaScript, Pest and Kotest."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FOCUSED = {"fit", "fdescribe", "fcontext", "ftest"}
 
 
 class CallHeads(Struct, frozen=True):
-    """Finds them in a language by its kinds of nodes."""
+    """Finds such tests in a language by its node types."""
 
     split: Splitter
     begins: re.Pattern[bytes]
@@ -50,7 +50,7 @@ class CallHeads(Struct, frozen=True):
             return None
         named = _STRING.search(arguments[0].type) is not None
         if not named and (function is None or len(arguments) < 2):
-            return None  # `test.skip(condition, "reason")` inside of a test: a skip; `it.each(table)`: half a head
+            return None  # `test.skip(condition, "reason")` inside a test: a skip; `it.each(table)`: half a head
         return self._build_head(tree, links, words, arguments[0], function)
 
     def _build_head(
@@ -87,14 +87,14 @@ _STRING = re.compile(r"string|heredoc")
 
 
 def _unwrap(node: Node) -> Node:
-    """PHP and Kotlin wrap what is given to a function."""
+    """PHP and Kotlin wrap arguments in nodes."""
     while node.type in ("argument", "value_argument", "as_expression", "annotated_lambda") and node.named_child_count:
         node = node.named_children[-1] if node.type == "annotated_lambda" else node.named_children[0]
     return node
 
 
 def _find_following(tree: SourceTree, node: Node) -> list[str]:
-    """The words that follow the call, as `->skip()` does."""
+    """The words that follow the call, such as `->skip()`."""
     found: list[str] = []
     while (parent := node.parent) is not None and parent.type in ("member_call_expression", "member_expression"):
         name = parent.child_by_field_name("name") or parent.child_by_field_name("property")

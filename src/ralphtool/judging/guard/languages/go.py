@@ -1,4 +1,4 @@
-"""Go: testing, testify and its relatives."""
+"""Go: testing, testify and similar packages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _parse_call(tree: SourceTree, links: Sequence[Link], index: int) -> Assertio
 
 
 def _find_condition(tree: SourceTree, node: Node) -> str:
-    """The condition of the branch that a call is the first statement of."""
+    """The condition of the branch whose first statement is a call."""
     block = node.parent
     while block is not None and block.type in ("expression_statement", "statement_list"):
         block = block.parent

@@ -16,7 +16,7 @@ _FUNCTIONS = ("function_declaration", "method_definition", "variable_declarator"
 
 
 def split_link(tree: SourceTree, node: Node) -> Link | None:
-    """Takes the last link off a chain of JavaScript."""
+    """Splits the last link off a chain in JavaScript."""
     if node.type == "call_expression":
         return _split_call(tree, node)
     if node.type == "member_expression":

@@ -28,7 +28,7 @@ def _split_link(tree: SourceTree, node: Node) -> Link | None:
 
 
 def _split_call(tree: SourceTree, node: Node) -> Link | None:
-    """Brackets and a block behind them are two calls, one in the other: they are one here."""
+    """Parentheses with a block after them are two nested calls in the tree: they are one here."""
     function, arguments = node, list["Node"]()
     while function.type == "call_expression" and function.named_child_count:
         given = function.named_children[-1]

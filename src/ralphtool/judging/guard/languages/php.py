@@ -61,7 +61,7 @@ def _find_head(tree: SourceTree, node: Node) -> Head | None:
 
 
 def _find_start(node: Node) -> int:
-    """Where the body begins: attributes and comments stand before it."""
+    """Where the body begins: attributes and comments come before it."""
     body = node.child_by_field_name("body")
     return body.start_byte if body is not None else node.end_byte
 

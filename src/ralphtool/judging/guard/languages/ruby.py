@@ -76,7 +76,7 @@ def _parse_call(tree: SourceTree, links: Sequence[Link], index: int) -> Assertio
 
 
 def _take_matcher(tree: SourceTree, claim: Claim, matcher: Node) -> Claim:
-    """`expect(x).to eq 3`: what is said of x is an argument here."""
+    """`expect(x).to eq 3`: here the matcher is an argument."""
     links = unroll_chain(tree, matcher, _split_link)
     words = [links[0].name] if links else [tree.get_text(matcher)]
     last = [tree.get_text(one) for one in (links[0].arguments or ())] if links else []

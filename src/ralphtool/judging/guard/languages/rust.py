@@ -1,4 +1,4 @@
-"""Rust: tests stand anywhere in the source, and assertions are macros."""
+"""Rust: tests may be anywhere in the source, and assertions are macros."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _split_link(tree: SourceTree, node: Node) -> Link | None:
 
 
 class _Tokens:
-    """What stands between two commas of a macro: it is no node of the tree, but is asked for its place like one."""
+    """The tokens between two commas of a macro: not a node of the tree, but with a position like one."""
 
     type = "tokens"
     named_child_count = 0
