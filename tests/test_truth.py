@@ -17,18 +17,24 @@ REST = [case for case in CASES if case not in QUICK]
 VERIFIED = CASES[::5]  # scripts/truth verifies all of them
 
 
+@pytest.fixture(scope="session")
+def findings(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is known of the gates in a box; scripts/truth lets every case find it out anew."""
+    return tmp_path_factory.mktemp("findings") / "workspaces.json"
+
+
 def name_case(case: TruthCase) -> str:
     return case.id
 
 
 @pytest.mark.parametrize("case", QUICK, ids=name_case)
-def test_a_case_that_needs_little_ends_as_it_should(case: TruthCase, tmp_path: Path) -> None:
-    check_case(case, tmp_path)
+def test_a_case_that_needs_little_ends_as_it_should(case: TruthCase, tmp_path: Path, findings: Path) -> None:
+    check_case(case, tmp_path, findings)
 
 
 @pytest.mark.parametrize("case", REST, ids=name_case)
-def test_every_other_case_ends_as_it_should(case: TruthCase, tmp_path: Path) -> None:
-    check_case(case, tmp_path)
+def test_every_other_case_ends_as_it_should(case: TruthCase, tmp_path: Path, findings: Path) -> None:
+    check_case(case, tmp_path, findings)
 
 
 @pytest.mark.parametrize("case", VERIFIED, ids=name_case)
@@ -37,9 +43,9 @@ def test_a_case_is_what_it_claims(case: TruthCase, tmp_path: Path) -> None:
     assert verify_case(case, tmp_path / "case") == ""
 
 
-def check_case(case: TruthCase, tmp_path: Path) -> None:
+def check_case(case: TruthCase, tmp_path: Path, findings: Path) -> None:
     skip_missing(case)
-    ending = play_case(case, tmp_path / "case")
+    ending = play_case(case, tmp_path / "case", findings)
     assert not ending.fault, "\n".join(
         [f"{case.kind}, {case.why}: ended as {ending.state}: {ending.said}", *show_gates(tmp_path / "case/project")]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -30,8 +31,12 @@ class Ending:
     seconds: float
 
 
-def play_case(case: TruthCase, top: Path) -> Ending:
-    """Runs `ralphtool run` on the project of a case."""
+def play_case(case: TruthCase, top: Path, findings: Path | None = None) -> Ending:
+    """Runs `ralphtool run` on the project of a case.
+
+    `findings` has what earlier runs with the same gates found out about workspaces: with them, this one is like the
+    second run of a user. Without, it is like the first, which also tries the gates in a box and beside it.
+    """
     env = build_environment(top)
     root = top / "project"
     lay_out(root, case, env)
@@ -39,16 +44,27 @@ def play_case(case: TruthCase, top: Path) -> Ending:
     for command in ("init --quiet --initial-branch=main", "add --all -- :!.ralph", "commit --quiet --message=first"):
         name = ("-c", "user.name=Tester", "-c", "user.email=tester@example.org")
         run(["git", *name, *command.split()], root, env).check_returncode()
+    known = root / ".git/ralph/workspaces.json"
+    if findings:
+        copy_if_any(findings, known)
     start = time.monotonic()
     try:
         done = call(["run", CHANGE, "--json", "--agent-command", write_plan(top, case)], b"", root, env, PATIENCE)
     except subprocess.TimeoutExpired:
         return Ending("stuck", "the run does not end", "", time.monotonic() - start)
+    if findings:
+        copy_if_any(known, findings)
     state, said = read_ending(case, done)
     if needs_agent(case) and not was_played(root):
         state = "broken"  # an attempt that was not made says nothing about cheating
     fault = find_fault(case, state) or find_wrong_exit(case, state, done.returncode)
     return Ending(state, fault, said, time.monotonic() - start)
+
+
+def copy_if_any(source: Path, target: Path) -> None:
+    if source.exists():
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, target)
 
 
 def was_played(root: Path) -> bool:
