@@ -459,8 +459,8 @@ class TrustsShapes(Good):
 BROKEN: list[tuple[type[Good], str]] = [
     (Nameless, "a runner has a name and traits"),
     (WithoutProgram, "`start` returns the program and its arguments"),
-    (PromptAsArgument, "the prompt is no argument"),
-    (PromptInEnvironment, "the prompt is no argument"),
+    (PromptAsArgument, "the prompt is not an argument"),
+    (PromptInEnvironment, "the prompt is not an argument"),
     (WithoutPrompt, "the prompt is passed on standard input, or by its path"),
     (ZeroByte, "no argument and no variable has a zero byte in it"),
     (OddVariable, "every variable has a name"),

@@ -101,7 +101,7 @@ def test_the_test_of_the_docs_passes(plodder: Callable[..., Runner], tmp_path: P
     names: dict[str, Any] = {}
     exec(compile(code, "docs/agents.md", "exec"), names)
     names["test_plodder"](tmp_path)
-    with pytest.raises(AssertionError, match="ended well"):
+    with pytest.raises(AssertionError, match="ends with success"):
         check_runner(names["Plodder"]("plodder", {}), str(tmp_path / "cut"), RECORDING.rpartition(b'{"event"')[0])
 
 

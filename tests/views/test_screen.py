@@ -318,7 +318,7 @@ def test_a_run_that_does_not_start_says_why(lab: Lab) -> None:
 
 def test_a_question_is_answered_in_place(copied: Path) -> None:
     async def act(pilot: Pilot[None]) -> None:
-        await seen(pilot, "1 question waits")
+        await seen(pilot, "1 question needs your answer")
         await pilot.press("tab", "enter")
         await seen(pilot, "a Answer")
         await pilot.press("a")
@@ -559,7 +559,7 @@ def test_hostile_texts_stay_texts(lab: Lab) -> None:
         await pilot.press("w")
         texts.append(await seen(pilot, "[bold red]x[/]", "[@click=app.quit]"))
         await pilot.press("down", "down", "g")
-        texts.append(await seen(pilot, "Tell the agent", "[bold red]x[/]"))
+        texts.append(await seen(pilot, "Guidance for the agent", "[bold red]x[/]"))
         await pilot.press("escape")
         record.add(
             "verdict", story=EVIL, attempt=1, status=EVIL, summary=EVIL, reasons=[EVIL], files=[EVIL], entry=EVIL
@@ -599,11 +599,11 @@ def test_it_fits_every_terminal(record: Record) -> None:
         await pilot.press("down")
         await seen(pilot, "t Retry", *keys)
         await pilot.press("g")
-        await seen(pilot, "Tell the agent", "enter Send")
+        await seen(pilot, "Guidance for the agent", "enter Send")
         for size in ((1, 1), (40, 10)):
             await pilot.resize_terminal(*size)
             assert len(text_of(pilot).splitlines()) <= size[1]
-        await seen(pilot, "Tell the agent", "enter Send")
+        await seen(pilot, "Guidance for the agent", "enter Send")
 
     drive(record.root, act)
 

@@ -257,7 +257,7 @@ def test_a_change_is_finished(copied: Path, tmp_path: Path, monkeypatch: pytest.
         await seen(pilot, "add-login was not finished", "remote")
         assert os.path.exists(copied / ".git/refs/heads/ralph/add-login")
         await pilot.press("enter", "F", "s")
-        await seen(pilot, "add-login: squash", "are staged in your working tree")
+        await seen(pilot, "add-login: squash", "are staged in your working")
         assert (copied / "1.txt").read_text() == "work\n"
         assert not os.path.exists(copied / ".git/refs/heads/ralph/add-login")
         await pilot.press("enter", "F")

@@ -134,9 +134,9 @@ def _list_unproven(root: str, change: str) -> list[str]:
 
 def _warn_of_unproven(stories: Sequence[str]) -> None:
     if stories:
-        noun, verb = ("story", "is") if len(stories) == 1 else ("stories", "are")
+        noun, whose = ("story", "its") if len(stories) == 1 else ("stories", "their")
         names = make_printable(", ".join(stories))
-        click.echo(f"Look at {noun} {names} with care: what {verb} done there is not proven by any test.")
+        click.echo(f"Check {noun} {names} with care: no test proves {whose} work.")
 
 
 def _find_only_branch(repository: Repository) -> str:
