@@ -145,6 +145,17 @@ def test_a_refusal_replaces_the_junit_file_of_an_earlier_job(lab: Lab) -> None:
     assert cases_of(lab.root / "stories.xml") == {"ralphtool run": ["error"]}
 
 
+def test_an_error_that_ends_the_run_is_an_error_in_the_junit_file(lab: Lab) -> None:
+    lab.repository(setup=["false"], workspace="worktree").play(default=DONE)
+    result = lab.run("run", "--format", "json", "--junit", "stories.xml")
+    told = only_object(result.stdout)
+    assert (result.exit_code, told["result"], told["error"]["code"]) == (1, "unfinished", "SETUP_FAILED")
+    cases = cases_of(lab.root / "stories.xml")
+    assert cases == {"1. First": ["skipped"], "2. Second": ["skipped"], "ralphtool run": ["error"]}
+    assert "the set-up command `false` failed" in (lab.root / "stories.xml").read_text()
+    assert lab.run("report", "--format", "junit").stdout == (lab.root / "stories.xml").read_text()
+
+
 def test_nothing_to_do_is_exit_0_and_never_a_passed_test(lab: Lab) -> None:
     lab.repository().play(default=DONE)
     assert lab.loop().exit_code == 0

@@ -303,6 +303,8 @@ def test_a_run_that_died_is_told_as_far_as_it_got(ralph: Ralph) -> None:
     assert facts["state"] == "died"
     assert facts["stories"][5]["attempts"][0]["status"] == "cut off"
     assert facts["next"][-1]["run"] == "ralphtool run add-login"
+    assert 'name="ralphtool run"' in told["junit"]
+    assert '<error message="It died on the way: ' in told["junit"]
 
 
 def test_a_run_that_goes_on_says_so(ralph: Ralph) -> None:

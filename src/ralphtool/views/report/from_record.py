@@ -126,7 +126,14 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
         next=tuple(_list_next_steps(run, view.end, stories)),
         tip=tip,
         left_out=view.left_out,
+        is_cut_short=_is_cut_short(run, view),
     )
+
+
+def _is_cut_short(run: RunSummary, view: RunView) -> bool:
+    """A run that an error ends has no results for its stories."""
+    has_no_results = view.end is not None and not view.end.stories and bool(view.stories)
+    return run.state == "died" or (run.state == "unfinished" and has_no_results)
 
 
 def _clean_lines(texts: tuple[str, ...]) -> tuple[str, ...]:
