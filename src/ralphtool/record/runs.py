@@ -83,11 +83,11 @@ class RunSummary:
         result = get_text(event, "result")
         self.state = result if result in RUN_STATES else "unfinished"
         self.reason = get_text(event, "reason")
-        spent = event.get("spent")
-        self.spent = (
-            {name: spent[name] for name in _SPENT if is_sane(spent.get(name))} if isinstance(spent, dict) else {}
-        )
-        if stories := get_rows(event, "stories"):
+        spent, stories = event.get("spent"), get_rows(event, "stories")
+        if spent or stories:  # else an error ended the run: then the events before it show what was used
+            told = spent if isinstance(spent, dict) else {}
+            self.spent = {name: told[name] for name in _SPENT if is_sane(told.get(name))}
+        if stories:
             self.stories_total = len(stories)
             done = [one for one in stories if one.get("state") == "done"]
             self.stories_done, self.proofs = len(done), count_states(get_text(one, "proof") for one in done)
