@@ -17,6 +17,8 @@ from msgspec import structs
 from patience import PATIENCE
 from project import COMMAND
 
+from ralphtool.cli.run_output import RunOutput, Wanted
+from ralphtool.errors import UsageError
 from ralphtool.views.report.final import FinalCounts, FinalPaths, FinalResult, FinalResults, FinalStory
 
 ENDINGS = {"failure", "error", "skipped"}
@@ -120,6 +122,8 @@ def test_a_story_that_fails_waits_for_you_with_its_question(lab: Lab) -> None:
         (("--json",), "USAGE", 2),
         (("--junit", "no/such/folder/x.xml"), "USAGE", 2),
         (("--junit", "."), "USAGE", 2),
+        (("--junit", "/dev/null"), "USAGE", 2),
+        (("--junit", "out.md", "--report", "./out.md"), "USAGE", 2),
         (("--report", "report.pdf"), "USAGE", 2),
         (("--dry-run", "--junit", "x.xml"), "USAGE", 2),
         (("--all", "--report", "x.md"), "USAGE", 2),
@@ -136,6 +140,13 @@ def test_what_is_refused_is_one_object_too(lab: Lab, arguments: tuple[str, ...],
     assert "--all" in arguments or (told["result"], told["run"]) == ("refused", None)
     assert "Error: " in result.stderr or json.loads(result.stderr)["error"]
     assert lab.snapshot() == before
+
+
+def test_a_folder_that_can_not_be_written_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))  # root may write everywhere
+    output = RunOutput(Wanted(report=str(tmp_path / "report.md")))
+    with pytest.raises(UsageError, match="can't be written to"):
+        output.check(None, as_json=False, is_dry=False)
 
 
 def test_a_refusal_replaces_the_junit_file_of_an_earlier_job(lab: Lab) -> None:

@@ -73,12 +73,13 @@ class RunOutput:
         for option, path in (("--junit", self.wanted.junit), ("--report", self.wanted.report)):
             if path is not None:
                 _check_target(option, path, is_dry=is_dry)
+        junit, report = (os.path.realpath(one) if one else None for one in (self.wanted.junit, self.wanted.report))
+        if junit and junit == report:
+            raise UsageError("--junit and --report name the same file: give each its own")
         if self.wanted.report and self.wanted.is_all:
             raise UsageError("--report is about one run: leave it out, and say `ralphtool report CHANGE` for each")
         if self.wanted.report:
-            from ralphtool.cli import report
-
-            report.choose_format(None, self.wanted.report, as_json=False)
+            _check_report_name(self.wanted.report)
         self._may_write = not is_dry
 
     def begin(self, root: str, change: str) -> None:
@@ -219,8 +220,22 @@ def _check_target(option: str, path: str, *, is_dry: bool) -> None:
         raise UsageError(f"{option} needs the name of a file: standard output is for --format")
     if os.path.isdir(path):
         raise UsageError(f"{option}: {path} is a folder: name the file to be written")
-    if not os.path.isdir(files.folder_of(path)):
-        raise UsageError(f"{option}: there is no folder {files.folder_of(path)}: create it first, or name another file")
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise UsageError(f"{option}: {path} is not a regular file: name another one")
+    folder = files.folder_of(path)
+    if not os.path.isdir(folder):
+        raise UsageError(f"{option}: there is no folder {folder}: create it first, or name another file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{option}: the folder {folder} can't be written to: name a file elsewhere")
+
+
+def _check_report_name(path: str) -> None:
+    from ralphtool.cli import report
+
+    try:
+        report.choose_format(None, path, as_json=False)
+    except UsageError:  # its advice names options of `ralphtool report`
+        raise UsageError(f"--report: {path} has an unknown extension: use .md, .html, .xml or .json") from None
 
 
 def _read(ending: _Ending) -> Facts | NoRun:
