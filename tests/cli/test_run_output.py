@@ -178,6 +178,17 @@ def test_nothing_to_do_is_exit_0_and_never_a_passed_test(lab: Lab) -> None:
     assert lab.loop().stdout == ""  # no event, so nothing where programs read events
 
 
+def test_the_plan_of_a_finished_change_is_an_object_too(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert lab.run("finish", "--merge").exit_code == 0
+    result = lab.run("run", "--dry-run", "--format", "json")
+    told = only_object(result.stdout)
+    assert (result.exit_code, told["first"], told["trouble"]) == (0, None, None)
+    assert [one["state"] for one in told["steps"]] == ["done", "done"]
+    assert "nothing left to run" in result.stderr
+
+
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["once", "twice"])
 def test_a_signal_ends_it_with_the_object(lab: Lab, signals: list[signal.Signals]) -> None:
     lab.repository().play(default=HANG)
