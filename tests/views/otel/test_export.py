@@ -215,7 +215,13 @@ def test_what_a_server_rejects_is_told(ralph: Ralph, receiver: Receiver) -> None
     assert "rejected" in told.stderr
 
 
-@pytest.mark.parametrize("answer", [b"", b"[]", b"no", b'{"partialSuccess": 3}', b"\xff", b'{"partialSuccess":null}'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"", b"[]", b"no", b'{"partialSuccess": 3}', b"\xff", b'{"partialSuccess":null}'),
+        b'{"partialSuccess":{"rejectedSpans":1e999}}',
+    ],
+)
 def test_an_answer_in_other_words_is_a_yes(receiver: Receiver, answer: bytes) -> None:
     receiver.answer = answer
     target = HttpTarget(receiver.url, {})
