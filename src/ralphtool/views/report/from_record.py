@@ -317,6 +317,8 @@ def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
 
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:
+    if not stories and state in _BEGINNINGS:
+        return f"{_BEGINNINGS[state]}its record names no stories."
     result = state if state in ("done", "unproven") else "unfinished"
     claims = [(one.proof, formatting.clean_line(one.proof_why, LONGEST_WHY)) for one in stories if one.state == "done"]
     ending = describe_end(result, [one.state for one in stories], claims, tip.told if tip else "")
