@@ -149,6 +149,16 @@ def test_a_folder_that_can_not_be_written_is_refused_at_once(tmp_path: Path, mon
         output.check(None, as_json=False, is_dry=False)
 
 
+def test_a_file_that_can_not_be_written_at_the_end_does_not_keep_the_other_from_it(lab: Lab) -> None:
+    block = {"run": f"mkdir '{lab.root}/stories.xml'"}
+    lab.repository().play(default=[block | {"must": False}, *DONE])
+    result = lab.run("run", "--format", "json", "--junit", "stories.xml", "--report", "report.md")
+    told = only_object(result.stdout)
+    assert (result.exit_code, told["exit_code"], told["error"]["code"]) == (1, 1, "IO_ERROR")
+    assert (told["paths"]["junit"], told["paths"]["report"]) == (None, str(lab.root / "report.md"))
+    assert (lab.root / "report.md").exists()
+
+
 def test_a_refusal_replaces_the_junit_file_of_an_earlier_job(lab: Lab) -> None:
     lab.repository().play(default=DONE)
     lab.write("stories.xml", '<testsuites><testsuite><testcase name="1. First"/></testsuite></testsuites>')
