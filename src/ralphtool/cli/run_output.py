@@ -121,7 +121,7 @@ class RunOutput:
 
     def _write_files(self) -> RalphError | None:
         """Returns an error if a file could not be written: a job must not show the file of an earlier job."""
-        troubles = []
+        troubles: list[RalphError] = []
         for path, write in ((self.wanted.junit, self._write_junit), (self.wanted.report, self._write_report)):
             try:
                 if path and write(path):
