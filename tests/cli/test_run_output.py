@@ -159,6 +159,13 @@ def test_a_file_that_can_not_be_written_at_the_end_does_not_keep_the_other_from_
     assert (lab.root / "report.md").exists()
 
 
+def test_a_link_that_leads_nowhere_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "stories.xml").symlink_to(tmp_path / "gone.xml")
+    output = RunOutput(Wanted(junit=str(tmp_path / "stories.xml")))
+    with pytest.raises(UsageError, match="not a regular file"):
+        output.check(None, as_json=False, is_dry=False)
+
+
 def test_a_refusal_replaces_the_junit_file_of_an_earlier_job(lab: Lab) -> None:
     lab.repository().play(default=DONE)
     lab.write("stories.xml", '<testsuites><testsuite><testcase name="1. First"/></testsuite></testsuites>')

@@ -229,7 +229,7 @@ def _check_target(option: str, path: str, *, is_dry: bool) -> None:
         raise UsageError(f"{option} needs the name of a file: standard output is for --format")
     if os.path.isdir(path):
         raise UsageError(f"{option}: {path} is a folder: name the file to be written")
-    if os.path.exists(path) and not os.path.isfile(path):
+    if os.path.lexists(path) and not os.path.isfile(path):  # also a link that leads nowhere
         raise UsageError(f"{option}: {path} is not a regular file: name another one")
     folder = files.folder_of(path)
     if not os.path.isdir(folder):
