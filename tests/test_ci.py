@@ -84,6 +84,14 @@ def test_the_workflow_gives_the_action_inputs_that_it_has() -> None:
     assert set(used) <= set(action["outputs"])
 
 
+def test_the_workflow_keeps_the_state_of_a_job_that_failed() -> None:
+    workflow = yaml.safe_load((REPOSITORY / "examples/ci/github-workflow.yml").read_text())
+    steps = {one["uses"].partition("@")[0]: one for one in workflow["jobs"]["run"]["steps"] if "uses" in one}
+    restore, save = steps["actions/cache/restore"]["with"], steps["actions/cache/save"]["with"]
+    assert steps["actions/cache/save"]["if"] == "always()"
+    assert (restore["path"], restore["key"]) == (save["path"], save["key"])
+
+
 def test_the_example_of_the_page_is_such_an_object() -> None:
     [text] = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
     told = json.loads(text)
@@ -144,3 +152,12 @@ def test_the_action_tells_a_run_that_left_no_result(lab: Lab, tmp_path: Path) ->
     (tmp_path / "result.json").write_text("")
     assert run_step(lab, steps["Read the result"], values, GITHUB_OUTPUT=output) == 0
     assert "result=crashed" in output.read_text()
+
+
+def test_the_action_passes_no_name_on_that_would_be_more_than_one_line(lab: Lab, tmp_path: Path) -> None:
+    steps = {one["name"]: one for one in yaml.safe_load(ACTION.read_text())["runs"]["steps"]}
+    values, output = {"steps.install.outputs.folder": str(tmp_path)}, tmp_path / "output"
+    told = {"result": "refused", "commits": [], "change": "x\ncommits=5"}
+    (tmp_path / "result.json").write_text(json.dumps(told))
+    assert run_step(lab, steps["Read the result"], values, GITHUB_OUTPUT=output) == 0
+    assert output.read_text() == "result=refused\ncommits=0\nchange=\n"

@@ -17,6 +17,8 @@ from msgspec import structs
 from patience import PATIENCE
 from project import COMMAND
 
+from ralphtool.cli.run_output import RunOutput, Wanted
+from ralphtool.errors import UsageError
 from ralphtool.views.report.final import FinalCounts, FinalPaths, FinalResult, FinalResults, FinalStory
 
 ENDINGS = {"failure", "error", "skipped"}
@@ -120,6 +122,8 @@ def test_a_story_that_fails_waits_for_you_with_its_question(lab: Lab) -> None:
         (("--json",), "USAGE", 2),
         (("--junit", "no/such/folder/x.xml"), "USAGE", 2),
         (("--junit", "."), "USAGE", 2),
+        (("--junit", "/dev/null"), "USAGE", 2),
+        (("--junit", "out.md", "--report", "./out.md"), "USAGE", 2),
         (("--report", "report.pdf"), "USAGE", 2),
         (("--dry-run", "--junit", "x.xml"), "USAGE", 2),
         (("--all", "--report", "x.md"), "USAGE", 2),
@@ -138,11 +142,46 @@ def test_what_is_refused_is_one_object_too(lab: Lab, arguments: tuple[str, ...],
     assert lab.snapshot() == before
 
 
+def test_a_folder_that_can_not_be_written_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))  # root may write everywhere
+    output = RunOutput(Wanted(report=str(tmp_path / "report.md")))
+    with pytest.raises(UsageError, match="can't be written to"):
+        output.check(None, as_json=False, is_dry=False)
+
+
+def test_a_file_that_can_not_be_written_at_the_end_does_not_keep_the_other_from_it(lab: Lab) -> None:
+    block = {"run": f"mkdir '{lab.root}/stories.xml'"}
+    lab.repository().play(default=[block | {"must": False}, *DONE])
+    result = lab.run("run", "--format", "json", "--junit", "stories.xml", "--report", "report.md")
+    told = only_object(result.stdout)
+    assert (result.exit_code, told["exit_code"], told["error"]["code"]) == (1, 1, "IO_ERROR")
+    assert (told["paths"]["junit"], told["paths"]["report"]) == (None, str(lab.root / "report.md"))
+    assert (lab.root / "report.md").exists()
+
+
+def test_a_link_that_leads_nowhere_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "stories.xml").symlink_to(tmp_path / "gone.xml")
+    output = RunOutput(Wanted(junit=str(tmp_path / "stories.xml")))
+    with pytest.raises(UsageError, match="not a regular file"):
+        output.check(None, as_json=False, is_dry=False)
+
+
 def test_a_refusal_replaces_the_junit_file_of_an_earlier_job(lab: Lab) -> None:
     lab.repository().play(default=DONE)
     lab.write("stories.xml", '<testsuites><testsuite><testcase name="1. First"/></testsuite></testsuites>')
     assert lab.run("run", "no-such-change", "--junit", "stories.xml").exit_code == 1
     assert cases_of(lab.root / "stories.xml") == {"ralphtool run": ["error"]}
+
+
+def test_an_error_that_ends_the_run_is_an_error_in_the_junit_file(lab: Lab) -> None:
+    lab.repository(setup=["false"], workspace="worktree").play(default=DONE)
+    result = lab.run("run", "--format", "json", "--junit", "stories.xml")
+    told = only_object(result.stdout)
+    assert (result.exit_code, told["result"], told["error"]["code"]) == (1, "unfinished", "SETUP_FAILED")
+    cases = cases_of(lab.root / "stories.xml")
+    assert cases == {"1. First": ["skipped"], "2. Second": ["skipped"], "ralphtool run": ["error"]}
+    assert "the set-up command `false` failed" in (lab.root / "stories.xml").read_text()
+    assert lab.run("report", "--format", "junit").stdout == (lab.root / "stories.xml").read_text()
 
 
 def test_nothing_to_do_is_exit_0_and_never_a_passed_test(lab: Lab) -> None:
@@ -154,6 +193,17 @@ def test_nothing_to_do_is_exit_0_and_never_a_passed_test(lab: Lab) -> None:
     assert (result.exit_code, told["result"], told["run"]) == (0, "nothing-to-do", None)
     assert cases_of(lab.root / "stories.xml") == {"ralphtool run": ["skipped"]}
     assert lab.loop().stdout == ""  # no event, so nothing on stdout
+
+
+def test_the_plan_of_a_finished_change_is_an_object_too(lab: Lab) -> None:
+    lab.repository().play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert lab.run("finish", "--merge").exit_code == 0
+    result = lab.run("run", "--dry-run", "--format", "json")
+    told = only_object(result.stdout)
+    assert (result.exit_code, told["first"], told["trouble"]) == (0, None, None)
+    assert [one["state"] for one in told["steps"]] == ["done", "done"]
+    assert "nothing left to run" in result.stderr
 
 
 @pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGINT, signal.SIGTERM]], ids=["once", "twice"])

@@ -440,6 +440,15 @@ def test_a_limit_is_reached_when_it_is_used_up(limits: dict[str, Any], reached: 
     assert bool(reached) == bool(budget.describe_reached_limit())
 
 
+@pytest.mark.parametrize(
+    ("seconds", "told"), [(28_800, "8 h"), (5400, "90 min"), (45, "45 s"), (0.5, "0.5 s"), (7_776_001, "7776001 s")]
+)
+def test_a_time_limit_is_told_as_people_write_it(seconds: float, told: str) -> None:
+    budget = Budget(RunSettings(max_time=seconds))
+    budget._began -= seconds
+    assert budget.describe_reached_limit() == f"the limit of {told} is reached (--max-time)"
+
+
 def test_a_story_has_a_budget_of_its_own() -> None:
     budget = Budget(RunSettings(story_tokens=110, max_tokens=1000, story_cost=1.0))
     assert (budget.remaining_for("1").tokens, budget.remaining_for("1").cost) == (110, 1.0)

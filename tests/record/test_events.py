@@ -17,6 +17,7 @@ from properties import examples
 from ralphtool import agents
 from ralphtool.record import events, lines
 from ralphtool.record.event_parts import Durations, RunLimits
+from ralphtool.record.fitting import trim
 from ralphtool.record.log import Log
 from ralphtool.settings import list_limits
 
@@ -189,6 +190,10 @@ def test_what_is_no_event_is_passed_over(line: bytes) -> None:
 
 def test_half_of_a_character_does_not_hide_the_rest_of_an_event() -> None:
     assert events.decode(b'{"type":"notice","text":"a\\ud800"}') == events.Notice(text="a\ud800")
+    assert events.decode(b'{"type":"agent","event":{"kind":"\\ud800"}}') is None
+    given = events.decode(b'{"type":"decision","action":"next","given":{"reason":"\\ud800"}}')
+    assert isinstance(given, events.Decision)
+    assert trim(given).given is None
 
 
 def test_fields_of_later_versions_are_passed_over() -> None:

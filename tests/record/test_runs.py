@@ -173,6 +173,21 @@ def test_what_an_iteration_without_a_verdict_used_is_counted(tmp_path: Path) -> 
     assert read(tmp_path, started(), told, 200 * NOISE, used(0.125)).spent == {}  # too little was read to know
 
 
+def test_what_an_iteration_beside_others_used_is_counted_before_its_verdict(tmp_path: Path) -> None:
+    def used(iteration: int, cost: float) -> Event:
+        about = {"event": {"kind": "usage", "cost": cost}, "iteration": iteration}
+        return {"at": NOON, "type": "agent", **about}
+
+    run = read(tmp_path, started(), used(1, 0.25), used(2, 1.0), verdict("1", "failed", cost=0.5, iteration=1))
+    assert run.spent["cost"] == 1.5
+
+
+def test_what_a_run_used_that_an_error_ended_is_counted(tmp_path: Path) -> None:
+    error = ended("unfinished", reason="the disk is full", stories=[], spent={})
+    run = read(tmp_path, started(), verdict("1", "failed", cost=0.5), verdict("1", "failed", cost=0.25), error)
+    assert (run.state, run.spent["cost"]) == ("unfinished", 0.75)
+
+
 NOISE = line({"at": NOON, "type": "agent", "event": {"kind": "output", "text": "x" * 500 + ' "type":"run_ended" '}})
 
 

@@ -76,6 +76,8 @@ def otel(run: str | None, follow: bool, to: str | None) -> None:
     found = _wait_for_start(root, runs.find(root, run)) if follow else runs.find(root, run)
     read = _make_reader(found) if told.content else None
     to = (told.endpoint or "-") if to is None else to
+    if os.path.exists(to) and os.path.samefile(to, found.path):
+        raise InvalidValue(f"--to {to} is the record of the run, which is only read: name another file")
     with _open_target(to) as target:
         export = _Export(found, target, read)
         export.follow(RunEndSignal(found)) if follow else export.write_all()

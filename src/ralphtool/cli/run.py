@@ -241,13 +241,25 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     from ralphtool.cli import plan
     from ralphtool.loop import dryrun
 
-    if is_finished(root, spec):
-        click.echo(f"{spec.change} is complete and finished: nothing left to run.")
+    if is_done := is_finished(root, spec):
+        click.echo(f"{spec.change} is complete and finished: nothing left to run.", err=as_json)
+    if is_done and not as_json:
         return 0
     register_secrets(settings)
     commands = gate_commands.find_commands(root)
     made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
-    names, troubles = [], []
+    names, troubles = _find_troubles(root, spec, settings, agent_command) if not is_done else ([], [])
+    if as_json:
+        click.echo(quickjson.dumps({**to_builtins(made), "agents": names, "trouble": "; ".join(troubles) or None}))
+    else:
+        plan.print_plan(made, names, troubles)
+    return 1 if troubles else 0
+
+
+def _find_troubles(root: str, spec: Spec, settings: Settings, agent_command: str | None) -> tuple[list[str], list[str]]:
+    """The names of the agents, and what would keep a run from starting."""
+    names: list[str] = []
+    troubles: list[str] = []
     try:
         runners = make_given_runner(agent_command) or make_runners(settings)
         names = [one.name for one in (check_runners(runners) if settings.run.executor == "local" else runners)]
@@ -257,11 +269,7 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
         remaining.check_can_run(root, spec)
     except RalphError as error:
         troubles.append(str(error))
-    if as_json:
-        click.echo(quickjson.dumps({**to_builtins(made), "agents": names, "trouble": "; ".join(troubles) or None}))
-    else:
-        plan.print_plan(made, names, troubles)
-    return 1 if troubles else 0
+    return names, troubles
 
 
 class Signals:

@@ -61,6 +61,7 @@ class RunOutput:
         self._record: str | None = None
         self._exit_code = 0
         self._may_write = False  # the requested files
+        self._written: set[str] = set()
 
     @property
     def form(self) -> Format:
@@ -73,12 +74,13 @@ class RunOutput:
         for option, path in (("--junit", self.wanted.junit), ("--report", self.wanted.report)):
             if path is not None:
                 _check_target(option, path, is_dry=is_dry)
+        junit, report = (os.path.realpath(one) if one else None for one in (self.wanted.junit, self.wanted.report))
+        if junit and junit == report:
+            raise UsageError("--junit and --report name the same file: give each its own")
         if self.wanted.report and self.wanted.is_all:
             raise UsageError("--report is about one run: leave it out, and say `ralphtool report CHANGE` for each")
         if self.wanted.report:
-            from ralphtool.cli import report
-
-            report.choose_format(None, self.wanted.report, as_json=False)
+            _check_report_name(self.wanted.report)
         self._may_write = not is_dry
 
     def begin(self, root: str, change: str) -> None:
@@ -119,26 +121,35 @@ class RunOutput:
 
     def _write_files(self) -> RalphError | None:
         """Returns an error if a file could not be written: a job must not show the file of an earlier job."""
-        try:
-            if self.wanted.junit:
-                from ralphtool.cli import report
-                from ralphtool.views.report import junit
+        troubles: list[RalphError] = []
+        for path, write in ((self.wanted.junit, self._write_junit), (self.wanted.report, self._write_report)):
+            try:
+                if path and write(path):
+                    self._written.add(path)
+            except OSError as error:
+                troubles.append(from_os_error(error))
+            except RalphError as error:
+                troubles.append(error)
+        return troubles[0] if troubles else None
 
-                report.write_file(self.wanted.junit, junit.render_all([_read(one) for one in self._endings]))
-            if self.wanted.report and self._endings and self._endings[-1].record:
-                self._write_report(self.wanted.report, self._endings[-1], self._endings[-1].record)
-        except OSError as error:
-            return from_os_error(error)
-        except RalphError as error:
-            return error
-        return None
+    def _write_junit(self, path: str) -> bool:
+        from ralphtool.cli import report
+        from ralphtool.views.report import junit
 
-    def _write_report(self, path: str, ending: _Ending, record: str) -> None:
+        report.write_file(path, junit.render_all([_read(one) for one in self._endings]))
+        return True
+
+    def _write_report(self, path: str) -> bool:
+        """Returns whether there is a run to report."""
         from ralphtool.cli import report
 
-        run = _read_summary(ending, record)
+        ending = self._endings[-1] if self._endings else None
+        if ending is None or ending.record is None:
+            return False
+        run = _read_summary(ending, ending.record)
         form = report.choose_format(None, path, as_json=False)
         report.write_file(path, report.render_report(ending.root, run, form, None))
+        return True
 
     # --- the object -----------------------------------------------------------------------------
 
@@ -161,7 +172,7 @@ class RunOutput:
 
         error = ending.error or (describe_error(trouble) if trouble else None)
         code = max(ending.exit_code, trouble.exit_code if trouble else 0)
-        paths = self._build_paths(ending, is_written=self._may_write and trouble is None)
+        paths = self._build_paths(ending)
         found = _read(ending)
         if isinstance(found, tuple):
             refused = "refused" if code != _CRASHED else "crashed"
@@ -172,13 +183,12 @@ class RunOutput:
             )
         return final.build_result(found, code, paths, error)
 
-    def _build_paths(self, ending: _Ending, *, is_written: bool) -> FinalPaths:
+    def _build_paths(self, ending: _Ending) -> FinalPaths:
         from ralphtool.views.report.final import FinalPaths
 
-        junit, report = (os.path.abspath(one) if one else None for one in (self.wanted.junit, self.wanted.report))
-        if not is_written:
-            junit = report = None
-        return FinalPaths(record=ending.record, report=report if ending.record else None, junit=junit)
+        wanted = (self.wanted.junit, self.wanted.report)
+        junit, report = (os.path.abspath(one) if one in self._written else None for one in wanted)
+        return FinalPaths(record=ending.record, report=report, junit=junit)
 
 
 def find_exit_code(error: BaseException) -> int:
@@ -219,8 +229,22 @@ def _check_target(option: str, path: str, *, is_dry: bool) -> None:
         raise UsageError(f"{option} needs the name of a file: standard output is for --format")
     if os.path.isdir(path):
         raise UsageError(f"{option}: {path} is a folder: name the file to be written")
-    if not os.path.isdir(files.folder_of(path)):
-        raise UsageError(f"{option}: there is no folder {files.folder_of(path)}: create it first, or name another file")
+    if os.path.lexists(path) and not os.path.isfile(path):  # also a link that leads nowhere
+        raise UsageError(f"{option}: {path} is not a regular file: name another one")
+    folder = files.folder_of(path)
+    if not os.path.isdir(folder):
+        raise UsageError(f"{option}: there is no folder {folder}: create it first, or name another file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"{option}: the folder {folder} can't be written to: name a file elsewhere")
+
+
+def _check_report_name(path: str) -> None:
+    from ralphtool.cli import report
+
+    try:
+        report.choose_format(None, path, as_json=False)
+    except UsageError:  # its advice names options of `ralphtool report`
+        raise UsageError(f"--report: {path} has an unknown extension: use .md, .html, .xml or .json") from None
 
 
 def _read(ending: _Ending) -> Facts | NoRun:

@@ -99,13 +99,14 @@ class Budget:
         """Describes the limit that is reached; empty if none is."""
         limits = self._limits
         if limits.max_iterations and self.iterations >= limits.max_iterations:
-            return f"the limit of {limits.max_iterations} iterations is reached (--max-iterations)"
+            counted = "1 iteration" if limits.max_iterations == 1 else f"{limits.max_iterations} iterations"
+            return f"the limit of {counted} is reached (--max-iterations)"
         if limits.max_time and self.seconds >= limits.max_time:
-            return f"the limit of {limits.max_time:g} seconds is reached (--max-time)"
+            return f"the limit of {_describe_time(limits.max_time)} is reached (--max-time)"
         if limits.max_tokens and self.total.tokens >= limits.max_tokens:
             return f"the limit of {limits.max_tokens} tokens is reached (--max-tokens)"
         if limits.max_cost and self.total.cost >= limits.max_cost:
-            return f"the limit of ${limits.max_cost:g} is reached (--max-cost)"
+            return f"the limit of ${limits.max_cost:.15g} is reached (--max-cost)"
         if self._times_full >= _MOST_TIMES_FULL and self._full_disk:
             return f"the disk of {self._full_disk} keeps running full: free some space there, and run again"
         return ""
@@ -137,6 +138,14 @@ class Budget:
             _smallest_remaining((limits.max_tokens, tokens, sharers), (limits.story_tokens, used.tokens)),
             _smallest_remaining((limits.max_cost, cost, sharers), (limits.story_cost, used.cost)),
         )
+
+
+def _describe_time(seconds: float) -> str:
+    """As people write it in the settings: `8 h`, `90 min`, `45 s`."""
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds % size == 0:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.15g} s"
 
 
 def _smallest_remaining(*limits: tuple[float, float] | tuple[float, float, int]) -> float:

@@ -16,7 +16,7 @@ from msgspec import Struct, structs, to_builtins
 from ralphtool import settings as settings_module
 from ralphtool import specs, workspace
 from ralphtool.core import files, gate_commands, layout, lifecycle, locks
-from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, from_os_error
 from ralphtool.history import History
 from ralphtool.loop import agent_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
@@ -293,7 +293,8 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             result = self._work(notices)
             self._record_end(result)
         except (RalphError, OSError) as error:
-            self._record_end(RunEnded(result="unfinished", reason=str(error)))
+            told = from_os_error(error) if isinstance(error, OSError) else error
+            self._record_end(RunEnded(result="unfinished", reason=str(told)))
             raise
         finally:
             self.notifier.close()

@@ -21,7 +21,7 @@ def fit(kind: Any, value: object) -> Any:
     """As much of a value as matches a type; UNSET if nothing does."""
     try:
         return typed.convert(value, kind)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeEncodeError):  # the latter for half a surrogate pair in a tag or a key
         if isinstance(value, dict):
             member = _find_struct(kind, value)
             return UNSET if member is None else _fit_fields(member, value)
@@ -72,8 +72,16 @@ def _trim_value(value: Any) -> Any:
         case tuple():
             return tuple(map(_trim_item, range(_ITEMS), value))
         case dict() | list():
-            return value if len(msgspec.json.encode(value)) <= _FREE else None
+            return value if _measure(value) <= _FREE else None
     return value
+
+
+def _measure(value: Any) -> int:
+    """The bytes that a value without a type takes as JSON; more than fit if it has half a surrogate pair."""
+    try:
+        return len(msgspec.json.encode(value))
+    except UnicodeEncodeError:
+        return _FREE + 1
 
 
 def _trim_item(number: int, item: Any) -> Any:

@@ -83,11 +83,11 @@ class RunSummary:
         result = get_text(event, "result")
         self.state = result if result in RUN_STATES else "unfinished"
         self.reason = get_text(event, "reason")
-        spent = event.get("spent")
-        self.spent = (
-            {name: spent[name] for name in _SPENT if is_sane(spent.get(name))} if isinstance(spent, dict) else {}
-        )
-        if stories := get_rows(event, "stories"):
+        spent, stories = event.get("spent"), get_rows(event, "stories")
+        if spent or stories:  # else an error ended the run: then the events before it show what was used
+            told = spent if isinstance(spent, dict) else {}
+            self.spent = {name: told[name] for name in _SPENT if is_sane(told.get(name))}
+        if stories:
             self.stories_total = len(stories)
             done = [one for one in stories if one.get("state") == "done"]
             self.stories_done, self.proofs = len(done), count_states(get_text(one, "proof") for one in done)
@@ -210,8 +210,15 @@ def _select_events(lines: list[bytes]) -> Iterator[EventFields]:
 def _select_usage(tail: list[EventFields]) -> list[EventFields]:
     """The events with the usage of each iteration: its verdict, or before that the reports of its agent."""
     verdicts = [number for number, one in enumerate(tail) if one["type"] == "verdict"]
-    rest = tail[verdicts[-1] + 1 :] if verdicts else tail
-    emitted = [one["event"] for one in rest if one["type"] == "agent" and isinstance(one.get("event"), dict)]
+    last, judged = verdicts[-1] if verdicts else -1, [tail[number].get("iteration") for number in verdicts]
+    emitted = [
+        one["event"]
+        for number, one in enumerate(tail)
+        if one["type"] == "agent"
+        and isinstance(one.get("event"), dict)
+        # Old records don't name the iteration: then what comes after the last verdict was not judged.
+        and (one["iteration"] not in judged if one.get("iteration") else number > last)
+    ]
     return [*(tail[number] for number in verdicts), *(one for one in emitted if one.get("kind") == "usage")]
 
 

@@ -41,7 +41,7 @@ def format_cost(dollars: float) -> str:
 def format_tokens(number: float) -> str:
     """As in `950`, `12.3k`, `4M`."""
     for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if number >= size:
+        if number >= 0.99995 * size:  # else 999,950 would be 1000k
             return f"{number / size:.1f}".removesuffix(".0") + letter
     return str(int(number))
 

@@ -207,6 +207,14 @@ def test_what_passes_is_tried_again(receiver: Receiver) -> None:
         target.send_spans(b"{}")
 
 
+def test_the_record_itself_is_never_overwritten(ralph: Ralph) -> None:
+    path = put(ralph.root, RUN, *RECORD)
+    before = path.read_bytes()
+    told = ralph.run("otel", "--to", str(path))
+    assert (told.exit_code, path.read_bytes()) == (1, before)
+    assert "name another file" in told.stderr
+
+
 def test_what_a_server_rejects_is_told(ralph: Ralph, receiver: Receiver) -> None:
     put(ralph.root, RUN, *RECORD)
     receiver.answer = b'{"partialSuccess": {"rejectedSpans": "3", "errorMessage": "no"}}'
@@ -215,7 +223,13 @@ def test_what_a_server_rejects_is_told(ralph: Ralph, receiver: Receiver) -> None
     assert "rejected" in told.stderr
 
 
-@pytest.mark.parametrize("answer", [b"", b"[]", b"no", b'{"partialSuccess": 3}', b"\xff", b'{"partialSuccess":null}'])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(b"", b"[]", b"no", b'{"partialSuccess": 3}', b"\xff", b'{"partialSuccess":null}'),
+        b'{"partialSuccess":{"rejectedSpans":1e999}}',
+    ],
+)
 def test_an_answer_in_other_words_is_a_yes(receiver: Receiver, answer: bytes) -> None:
     receiver.answer = answer
     target = HttpTarget(receiver.url, {})

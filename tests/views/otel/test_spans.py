@@ -314,3 +314,11 @@ def test_a_long_record_takes_time_in_proportion() -> None:
 
     measure(1000)
     assert measure(100_000) < 30 * measure(10_000)
+
+
+def test_what_an_attempt_cost_that_was_cut_off_is_counted() -> None:
+    spent = [said("usage", 20 + step, input_tokens=1, cost=0.25) | {"iteration": 1} for step in (0, 1)]
+    spans = build_spans(decode(started(story("1", "Set up")), iteration("1", begun=10, iteration=1), *spent), RUN)
+    told = {metric.name: metric for metric in build_metrics(spans)}
+    assert [point.sum for point in told["ralphtool.cost"].points] == [0.5]
+    assert "ralphtool.attempts" not in told  # it has no verdict

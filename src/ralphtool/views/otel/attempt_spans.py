@@ -74,6 +74,7 @@ class AttemptSpans:
         self._tool: OpenSpan | None = None
         self._gates: dict[tuple[str, str], OpenSpan] = {}
         self._merge: OpenSpan | None = None  # or the wait for it
+        self._cost: float | None = None  # as far as its agents have reported it
 
     def _open(self, kind: str, name: str, start: int, parent: OpenSpan | None = None) -> OpenSpan:
         return self.trace.open(kind, self.number, name, start, (parent or self.span).span_id)
@@ -84,6 +85,12 @@ class AttemptSpans:
         ended = [*self._end_agent(at), *(span.close(at) for span in left)]
         self._gates, self._merge = {}, None
         return ended
+
+    def cut_off(self, at: int) -> list[Span]:
+        """Ends all spans of an attempt without a verdict. Its cost is known from its agents only."""
+        if self._cost is not None:
+            self.span.attributes["ralphtool.cost"] = self._cost
+        return [*self.close_all(at), self.span.close(at)]
 
     def join(self, worker: str, at: int) -> None:
         """A worker on another machine has started the attempt."""
@@ -102,6 +109,7 @@ class AttemptSpans:
             return self._end_tool(at, said)
         if isinstance(said, agents.Usage):
             _add_usage(agent.attributes, said, self._agent_name)
+            self._cost = self._cost if said.cost is None else (self._cost or 0.0) + said.cost
         elif isinstance(said, agents.Message):
             self._keep_message(said.text)
             return self._end_tool(at)

@@ -86,7 +86,7 @@ class MetricSums:
     def add(self, span: Span, start: int) -> bool:
         """Counts a span of an agent or an attempt. Returns whether it is one. `start` is the start of the run."""
         told = span.attributes
-        if "ralphtool.verdict" in told:
+        if "ralphtool.iteration" in told:
             return self._add_attempt(span, start)
         if told.get("gen_ai.operation.name") != "invoke_agent":
             return False
@@ -103,7 +103,8 @@ class MetricSums:
     def _add_attempt(self, span: Span, start: int) -> bool:
         told, start = span.attributes, min(start, span.start)
         by: Attributes = {"gen_ai.agent.name": told.get("ralphtool.agent", "")}
-        self._attempts.add(1.0, by | {"ralphtool.verdict": told["ralphtool.verdict"]}, start, span.end)
+        if "ralphtool.verdict" in told:  # an attempt that was cut off has none
+            self._attempts.add(1.0, by | {"ralphtool.verdict": told["ralphtool.verdict"]}, start, span.end)
         if isinstance(cost := told.get("ralphtool.cost"), float):
             self._cost.add(cost, by, start, span.end)
         return True

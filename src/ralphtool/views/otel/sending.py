@@ -123,7 +123,7 @@ def _count_rejected(answer: bytes) -> int:
     try:
         told = quickjson.loads(answer.decode()).get("partialSuccess") or {}
         return sum(int(told.get(name) or 0) for name in ("rejectedSpans", "rejectedDataPoints"))
-    except (ValueError, AttributeError, TypeError, RecursionError):
+    except (ValueError, AttributeError, TypeError, OverflowError, RecursionError):
         return 0  # accepted, but the answer has another format
 
 

@@ -112,7 +112,7 @@ class SpanBuilder:
     def _close_all(self, at: int) -> list[Span]:
         ended = self._end_judged() + self._end_wait(at)
         for attempt in self._under_way.values():
-            ended += [*attempt.close_all(at), attempt.span.close(at)]
+            ended += attempt.cut_off(at)
         if self._run:
             ended += [*self._run.close_all(at), self._run.span.close(at)]
         self._under_way, self.is_over = {}, True
@@ -188,7 +188,7 @@ class SpanBuilder:
 
     def _cut_off(self, number: int, at: int) -> list[Span]:
         attempt = self._under_way.pop(number, None)
-        return [*attempt.close_all(at), attempt.span.close(at)] if attempt else []
+        return attempt.cut_off(at) if attempt else []
 
     def _apply_merge(self, event: Queued | Merging | Merged | SentBack, at: int) -> list[Span]:
         ended = self._find(event.iteration).feed_queue(event, at)

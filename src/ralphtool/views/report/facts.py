@@ -233,6 +233,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     next: tuple[ReportStep, ...]
     tip: ReportCheck | None = None
     left_out: int = 0  # events omitted for lack of room
+    is_cut_short: bool = False  # an error ended it, or its process died
 
     @property
     def attempts(self) -> list[ReportAttempt]:

@@ -126,7 +126,14 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
         next=tuple(_list_next_steps(run, view.end, stories)),
         tip=tip,
         left_out=view.left_out,
+        is_cut_short=_is_cut_short(run, view),
     )
+
+
+def _is_cut_short(run: RunSummary, view: RunView) -> bool:
+    """A run that an error ends has no results for its stories."""
+    has_no_results = view.end is not None and not view.end.stories and bool(view.stories)
+    return run.state == "died" or (run.state == "unfinished" and has_no_results)
 
 
 def _clean_lines(texts: tuple[str, ...]) -> tuple[str, ...]:
@@ -310,6 +317,8 @@ def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
 
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:
+    if not stories and state in _BEGINNINGS:
+        return f"{_BEGINNINGS[state]}its record names no stories."
     result = state if state in ("done", "unproven") else "unfinished"
     claims = [(one.proof, formatting.clean_line(one.proof_why, LONGEST_WHY)) for one in stories if one.state == "done"]
     ending = describe_end(result, [one.state for one in stories], claims, tip.told if tip else "")

@@ -3,7 +3,8 @@
 A story that failed is a failure; one that needs an answer is an error, because it could not be completed. Skipped and
 open stories are skipped. A story that is done but not proven is a failure: the run's exit code is 1 as well, and most
 of these programs show skipped cases as green. It is skipped if the settings accept it, so that the run is done; so is a
-done story without any proof in its record. A red last check is a separate failure.
+done story without any proof in its record. A red last check is a separate failure. A run that an error ended is a
+separate error: its stories are open, so all other cases could be skipped.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory
 
 
+_RUN = "ralphtool run"  # the case of the run itself
 _COUNTS = ("tests", "failures", "errors")  # of all suites: Jenkins' schema has only these
 
 
@@ -52,9 +54,9 @@ def _build_suite(facts: Facts) -> Element:
     unknown = sum(not one.proof for one in facts.list_stories("done"))
     skipped = len(facts.list_stories("skipped")) + len(facts.list_stories("open")) + unknown
     counts: dict[str, str | int] = {
-        "tests": len(facts.stories) + is_red,
+        "tests": len(facts.stories) + is_red + facts.is_cut_short,
         "failures": len(facts.list_stories("failed")) + unproven * (not is_accepted) + is_red,
-        "errors": len(facts.list_stories("waiting")),
+        "errors": len(facts.list_stories("waiting")) + facts.is_cut_short,
         "skipped": skipped + unproven * is_accepted,
         "time": _format_seconds(sum(one.used.seconds for one in facts.stories)),
     }
@@ -63,6 +65,7 @@ def _build_suite(facts: Facts) -> Element:
         _build_properties([*wording.list_settings(facts), ("state", facts.state), ("verdict", facts.verdict)]),
         [_build_case(facts, story) for story in facts.stories],
         _build_last_check(facts) if is_red else None,
+        _build_run_error(facts) if facts.is_cut_short else None,
         name=facts.change,
         **counts,
         timestamp=format_utc(facts.began).removesuffix("Z"),
@@ -73,7 +76,7 @@ def _build_empty_suite(one: NoRun) -> Element:
     change, why = formatting.clean_line(one.change, 200), formatting.clean_block(one.why)
     message = _clean_first_line(why)
     ending = tag("error", why, message=message, type="refused") if one.is_error else tag("skipped", message=message)
-    case = tag("testcase", ending, classname=change, name="ralphtool run", time=_format_seconds(0.0))
+    case = tag("testcase", ending, classname=change, name=_RUN, time=_format_seconds(0.0))
     counts: dict[str, str | int] = {"tests": 1, "failures": 0, "errors": int(one.is_error)}
     return tag("testsuite", case, name=change, **counts, skipped=int(not one.is_error), time=_format_seconds(0.0))
 
@@ -90,6 +93,12 @@ def _build_last_check(facts: Facts) -> Element:
     told = facts.tip.told if facts.tip else ""
     ending = tag("failure", f"the gates are red at the end of the run: {told}", message=told, type="red")
     return tag("testcase", ending, classname=facts.change, name="last check of the branch", time=_format_seconds(0.0))
+
+
+def _build_run_error(facts: Facts) -> Element:
+    why = facts.reason or facts.verdict
+    error = tag("error", why, message=_clean_first_line(why), type=facts.state)
+    return tag("testcase", error, classname=facts.change, name=_RUN, time=_format_seconds(0.0))
 
 
 def _build_case(facts: Facts, story: ReportStory) -> Element:
