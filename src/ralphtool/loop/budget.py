@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ralphtool.core.durations import format_duration
+
 if TYPE_CHECKING:
     from ralphtool.agents import Runner
     from ralphtool.executors import Report
@@ -101,11 +103,11 @@ class Budget:
         if limits.max_iterations and self.iterations >= limits.max_iterations:
             return f"the limit of {limits.max_iterations} iterations is reached (--max-iterations)"
         if limits.max_time and self.seconds >= limits.max_time:
-            return f"the limit of {limits.max_time:g} seconds is reached (--max-time)"
+            return f"the limit of {format_duration(limits.max_time)} is reached (--max-time)"
         if limits.max_tokens and self.total.tokens >= limits.max_tokens:
-            return f"the limit of {limits.max_tokens} tokens is reached (--max-tokens)"
+            return f"the limit of {limits.max_tokens:,} tokens is reached (--max-tokens)"
         if limits.max_cost and self.total.cost >= limits.max_cost:
-            return f"the limit of ${limits.max_cost:g} is reached (--max-cost)"
+            return f"the limit of ${limits.max_cost:,.2f} is reached (--max-cost)"
         if self._times_full >= _MOST_TIMES_FULL and self._full_disk:
             return f"the disk of {self._full_disk} keeps running full: free some space there, and run again"
         return ""
