@@ -97,7 +97,7 @@ def test_a_question_is_told_as_it_stands_now(real: Lab, tmp_path: Path) -> None:
     assert real.run("answer", "2", "it is in <b>the vault</b>", cwd=copy).exit_code == 0
     told = real.run("report", "--format", "html", "--output", "-", cwd=copy).stdout
     assert "it is in &lt;b&gt;the vault&lt;/b&gt;" in told
-    assert "You have answered already" in told
+    assert "You have already answered" in told
     real.loop(cwd=copy)
     assert "Since the change began, all runs together: 2 runs, 6 attempts, " in real.run("report", cwd=copy).stdout
     again = real.run("report", first, cwd=copy).stdout

@@ -115,7 +115,7 @@ def _build_question(story: ReportStory) -> Iterator[str]:
         yield from ("This question is closed: it was answered or withdrawn after the run.", "")
         return
     if asked and asked.answer:
-        yield from ("You have answered already; the next run uses this:", "", fence_visible(asked.answer), "")
+        yield from ("You have already answered; the next run uses this:", "", fence_visible(asked.answer), "")
         return
     yield from (f"Answer: {quote_code(wording.build_answer_command(story))}", "")
     if asked and asked.path:

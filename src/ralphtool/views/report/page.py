@@ -201,7 +201,7 @@ _QUESTION_CLOSED = "This question is closed: it was answered or withdrawn after 
 def _build_answer(story: ReportStory) -> list[Element]:
     asked = story.question
     if asked and asked.answer:
-        return [tag("p", "You have answered already; the next run uses this:"), tag("blockquote", asked.answer)]
+        return [tag("p", "You have already answered; the next run uses this:"), tag("blockquote", asked.answer)]
     parts = [tag("p", "Answer it so:"), _build_command(wording.build_answer_command(story))]
     if asked and asked.path:
         parts.append(tag("p", "Or write below the question in ", tag("code", asked.path), ".", class_="soft"))
