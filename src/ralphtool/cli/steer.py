@@ -13,6 +13,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
 from ralphtool.record import overview, questions, steering
+from ralphtool.views.amounts import format_recorded_time
 from ralphtool.views.terminal.wrapping import echo
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
 
 def _print_question(one: OpenQuestion) -> None:
     about = f"{one.story}. {one.title}" if one.title else one.story
-    where = f"{make_printable(one.change)}, {make_printable(one.asked[:16])}"
+    where = f"{make_printable(one.change)}, {format_recorded_time(one.asked) or make_printable(one.asked[:16])}"
     echo(f"{click.style(make_printable(about), bold=True)}  ({where})")
     for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
         echo(f"  {_shorten_line(line)}")
