@@ -369,7 +369,7 @@ def _check_change_exists(change: str) -> None:
 
 @cli.command()
 @click.argument("change", **arguments.ARGUMENT)
-@click.option("--force", is_flag=True, help="Release it even if the process that holds it is alive.")
+@click.option("--force", is_flag=True, help="Release it even if the process that locks it is alive.")
 def unlock(change: str, force: bool) -> None:
     """Release a change that a dead session still locks.
 
