@@ -270,7 +270,7 @@ def test_what_people_say_is_told() -> None:
         "you said: be quick",
         "you asked for a pause",
         "you gave 1. Story 1 fresh attempts",
-        "you left 1. Story 1 out",
+        "you skipped 1. Story 1",
         "you said of-later: x",
         "paused: you asked for it",
         "resumed",

@@ -51,6 +51,8 @@ def _find_last_entry(root: str, history: History, name: str, change: str | None)
     try:
         stories = targets.list_stories(root, targets.find_change(root, change))
     except RalphError:
+        if change is not None or "-" not in name:
+            raise  # it can only be a story
         return None  # then it must be the name of an attempt
     prd_id = next((prd_id for prd_id, one in stories if name in (one.id, prd_id)), None)
     return history.last_entry(prd_id) if prd_id else None

@@ -14,7 +14,7 @@ from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
 from ralphtool.record import overview, questions, steering
 from ralphtool.views.amounts import format_recorded_time
-from ralphtool.views.terminal.wrapping import echo
+from ralphtool.views.terminal.wrapping import echo, glue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,11 +60,12 @@ def questions_command(change: str | None, as_json: bool) -> None:
         return
     if not found:
         click.echo("Nothing needs your answer.")
+    waiting = questions.list_open(root) if change else found
     for one in found:
-        _print_question(one)
+        _print_question(one, questions.build_answer_command(one, waiting))
 
 
-def _print_question(one: OpenQuestion) -> None:
+def _print_question(one: OpenQuestion, command: str) -> None:
     about = f"{one.story}. {one.title}" if one.title else one.story
     where = f"{make_printable(one.change)}, {format_recorded_time(one.asked) or make_printable(one.asked[:16])}"
     echo(f"{click.style(make_printable(about), bold=True)}  ({where})")
@@ -73,7 +74,7 @@ def _print_question(one: OpenQuestion) -> None:
     if one.answer:
         echo(click.style(f"  answered, but not read by a run yet: {_shorten_line(one.answer)}", fg="green"))
     else:
-        echo(f'  ralphtool answer {make_printable(one.story)} "…"      or edit {make_printable(one.path)}')
+        echo(f"  {glue(make_printable(command))}      or edit {glue(make_printable(one.path))}")
     click.echo()
 
 

@@ -238,7 +238,7 @@ def _describe_hand_over(event: HandedOver, name: str) -> StyledLine:
 
 
 def _describe_blocker_check(event: BlockerChecked, name: str) -> StyledLine:
-    return assemble(f"{name}: the blocker was looked into: {flatten(event.found)}")
+    return assemble(f"{name}: the blocker was checked: {flatten(event.found)}")
 
 
 def _describe_steering(event: Steered, name: str) -> StyledLine:
@@ -249,10 +249,10 @@ def _describe_steering(event: Steered, name: str) -> StyledLine:
         "resume": "you resumed it",
         "stop": "you asked it to stop",
         "stop-after": "you asked it to stop after this iteration",
-        "forget": f"you took back what you had said{f' to {about}' if about else ''}",
+        "forget": f"you removed your guidance{f' for {about}' if about else ''}",
         "guide": f"you said to {about}" if about else "you said",
         "retry": f"you gave {about or 'a story'} fresh attempts",
-        "skip": f"you left {about or 'a story'} out",
+        "skip": f"you skipped {about or 'a story'}",
         "accept": f"you accepted {about or 'a story'}",
         "reject": f"you rejected {about or 'a story'}",
     }.get(event.action, f"you said {flatten(event.action, 20)}")
