@@ -84,7 +84,7 @@ def _merge(repository: Repository, root: str, change: str) -> None:
 
 def _open_pull_request(repository: Repository, root: str, change: str) -> None:
     if repository.resolve(layout.BRANCHES + change) is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
+        raise finish.build_no_branch_error(repository, change)
     made = pull_request.open_pull_request(repository, change, change, _render_report(root, change))
     click.echo(f"{layout.branch(change)} is pushed to {made.remote}: {make_printable(made.url)}")
     click.echo(f"The branch is kept. After the merge: git pull, then git branch -D {layout.branch(change)}")
@@ -104,7 +104,7 @@ def _render_report(root: str, change: str) -> str:
 def _keep(repository: Repository, root: str, change: str) -> None:
     commit = repository.resolve(layout.BRANCHES + change)
     if commit is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
+        raise finish.build_no_branch_error(repository, change)
     click.echo(f"{layout.branch(change)} is kept as it is, at {commit[:10]}. To use its work, run one of:")
     click.echo(f"  ralphtool finish {change} --merge        one commit per story")
     click.echo(f"  ralphtool finish {change} --squash       everything in one, staged in your working tree")

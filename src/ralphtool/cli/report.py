@@ -42,7 +42,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     "--format",
     "form",
     type=click.Choice(_FORMATS),
-    help="[default: by the extension of FILE, else markdown]",
+    help="The format. [default: by the extension of FILE, else markdown]",
 )
 @click.option(
     "--output",
@@ -88,7 +88,7 @@ def choose_format(form: str | None, output: str | None, *, as_json: bool) -> str
         return form or "json"
     ending = os.path.splitext(output or "")[1].lower()
     if ending and ending not in _ENDINGS:
-        raise UsageError(f"{ending} is not a report format: use .md, .html, .xml or .json, or --format")
+        raise UsageError(f"{ending} is not a report format: use .md, .html, .xml or .json")
     return _ENDINGS.get(ending, "markdown")
 
 

@@ -155,8 +155,8 @@ def summarize_learnings(knowledge: RunKnowledge) -> str:
     gained = f"{pluralize(number, 'thing was', 'things were') if number else 'Nothing was'} learnt in this run"
     if not knowledge.shown:
         return f"{gained}."
-    shown = pluralize(len(knowledge.shown), "was shown", "were shown")
-    return f"{gained}. Of what is known, {shown} to attempts, and {helped} of them to one that completed."
+    shown = pluralize(len(knowledge.shown), "learning", "learnings")
+    return f"{gained}. Prompts included {shown}; {helped} helped."
 
 
 def list_settings(facts: Facts) -> list[tuple[str, str]]:
