@@ -449,7 +449,9 @@ def test_what_is_said_and_done_is_on_the_screen_until_the_end(project: Ralph) ->
         run.add(said("tool", moment(), name="Bash", detail="make test"), said("result", moment(), text="hidden"))
         screen.shows("Bash make test")
         run.add({**GUIDED, "at": moment()}, {**PAUSED, "at": moment()})
-        screen.shows("you said to 1. Story 1: use bcrypt", "  paused: you asked for it; iterations under way finish first")
+        screen.shows(
+            "you said to 1. Story 1: use bcrypt", "  paused: you asked for it; iterations under way finish first"
+        )
         run.add({"at": moment(), "type": "resumed"}, ended())
         seen, code = screen.rest()
     assert code == 0
