@@ -144,6 +144,7 @@ def test_suggested_commands_name_the_change_where_several_have_that_story(two: L
     two.play(default=[{"blocked": "Which one?"}])
     told = [two.run("run", name).stdout for name in ("colours", "sounds")]
     assert 'ralphtool answer 1 "…" --change sounds' in told[1]
+    assert "1. Part 0/1  (needs your answer: `ralphtool questions`)" in two.run("show", "sounds").stdout
     asked = two.run("questions", "--change", "sounds").stdout
     assert 'ralphtool answer 1 "…" --change sounds' in asked
     assert two.run("answer", "1", "Both", "--change", "sounds").exit_code == 0
