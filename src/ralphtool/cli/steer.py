@@ -335,3 +335,5 @@ def _send_decision(
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")
     steering.send(root, change, action, found.id, text)
     click.echo(f"{make_printable(told(found, stories))}{_describe_when(root, change)}")
+    if action == "retry" and not targets.find_run_lock(root, change):
+        click.echo(f"  {_build_run_command(root, change)}")
