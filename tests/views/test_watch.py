@@ -545,6 +545,6 @@ def test_a_noisy_run_in_a_real_terminal(terminal: Tmux, noisy: Ralph) -> None:
     for _ in range(5):
         assert terminal.screen("line 9").count("of 30 stories") == 1
     terminal("send-keys", "C-c")
-    seen = terminal.screen("The run goes on", "ready>")
+    seen = terminal.screen("The run continues", "ready>")
     assert "of 30 stories" not in seen
     assert "Traceback" not in seen
