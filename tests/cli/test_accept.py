@@ -365,7 +365,7 @@ def test_a_file_in_the_way_is_named(refused: Lab) -> None:
     [
         (["accept", "9"], 1, "no story and no attempt '9'; its stories are 1, 2, 3"),
         (["accept", "add-login-9-1"], 1, "no story and no attempt"),
-        (["accept", "add-login-1-7"], 1, "add-login-1-7 is not kept"),
+        (["accept", "add-login-1-7"], 1, "add-login-1-7 was not kept"),
         (["accept", "1", "--why", "x" * 20_000], 1, "too long"),
         (["accept", "1", "--change", "nothing"], 1, "no change nothing"),
         (["accept", "1", "--change", "../evil"], 1, "../evil"),

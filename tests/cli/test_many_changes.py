@@ -135,3 +135,17 @@ def test_a_title_in_other_letters_makes_a_change_too(two: Lab) -> None:
 def test_a_name_that_can_be_no_branch_is_refused(two: Lab, name: str) -> None:
     told = two.run("new", "Locks", "--name", name)
     assert (told.exit_code, "can't be called" in told.stderr) == (1, True), told.stderr
+
+
+def test_suggested_commands_name_the_change_where_several_have_that_story(two: Lab) -> None:
+    two.git("rm", "--quiet", "--cached", "plans/colours.md", "plans/sounds.md", "plans/old.md")
+    two.git("commit", "--quiet", "--message=plans are not committed")
+    two.configure(workspace="worktree")
+    two.play(default=[{"blocked": "Which one?"}])
+    told = [two.run("run", name).stdout for name in ("colours", "sounds")]
+    assert 'ralphtool answer 1 "…" --change sounds' in told[1]
+    assert "1. Part 0/1  (needs your answer: `ralphtool questions`)" in two.run("show", "sounds").stdout
+    asked = two.run("questions", "--change", "sounds").stdout
+    assert 'ralphtool answer 1 "…" --change sounds' in asked
+    assert two.run("answer", "1", "Both", "--change", "sounds").exit_code == 0
+    assert "there are several changes" in two.run("explain", "1").stderr

@@ -95,6 +95,17 @@ def test_squashing_stages_all_of_it_and_ends_the_branch(done: Lab) -> None:
     assert done.git("rev-parse", "refs/ralph/finished/add-login") == tip
 
 
+def test_a_report_of_a_finished_change_names_no_branch_that_is_gone(done: Lab) -> None:
+    assert "`ralphtool finish add-login --squash`" in done.run("report").stdout
+    assert squash(done).exit_code == 0
+    told = done.run("report").stdout
+    assert "ralphtool finish" not in told
+    assert "`git log -p refs/ralph/finished/add-login`" in told
+    assert done.git("log", "-p", "refs/ralph/finished/add-login")
+    for flags in ((), ("--pr",), ("--merge",)):
+        assert "add-login is already finished" in done.run("finish", "add-login", *flags).stderr
+
+
 def test_unrelated_work_stays_as_it_is(done: Lab) -> None:
     done.write("README.md", "mine\n")
     done.write("own.txt", "mine\n")

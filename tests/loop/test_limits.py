@@ -255,7 +255,7 @@ def test_the_runs_budget_ends_the_run(lab: Lab) -> None:
     assert lab.loop().exit_code == 1
     assert told(lab, "verdict", "status") == ["interrupted"]
     assert lab.entries() == [], "whose money is used up has not failed"
-    assert (ended(lab)["result"], ended(lab)["reason"]) == ("unfinished", "the limit of $0.5 is reached (--max-cost)")
+    assert (ended(lab)["result"], ended(lab)["reason"]) == ("unfinished", "the limit of $0.50 is reached (--max-cost)")
     assert row(lab)["attempts"] == 0
     assert is_gone(lab)
 

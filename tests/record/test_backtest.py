@@ -322,7 +322,7 @@ def test_it_tells_what_it_means_and_writes_nothing(ralph: Ralph) -> None:
     before = ralph.snapshot()
     shown = ralph.run("backtest", "--attempts", "2")
     assert shown.exit_code == 0, shown.stderr
-    why, lost = "2 attempts did not complete it: it needs your answer", "lost: 1-3, 2-1 completed their stories"
+    why, lost = "2 attempts did not complete it", "lost: 1-3, 2-1 completed their stories"
     assert [line.split("  ")[-1] for line in shown.stdout.splitlines()] == [
         "REASON AND CONSEQUENCE",
         f"{why}; 1-3, 2-1 would not have happened; 3 min 20 s, 2k tokens, $2.00 saved; {lost}",

@@ -14,7 +14,7 @@ from history.documents import ENTRY, FULL, encoded
 from lab import Lab
 from project import COMMAND
 
-from ralphtool.views.terminal.wrapping import wrap
+from ralphtool.views.terminal.wrapping import glue, wrap
 
 LONG = "Customers who have paid twice get the difference back, with a message that names the refunded-amount exactly"
 TASKS = f"## 1. {LONG}\n- [ ] 1.1 {LONG}\n- [ ] 1.2 {LONG}\n"
@@ -85,5 +85,6 @@ def test_words_stay_whole() -> None:
     assert wrap("  a bc def", 6) == "  a bc\n   def"
     assert wrap("a  --dry-run-of-a-thing b", 8) == "a\n  --dry-run-of-a-thing\n  b"
     assert wrap("short", 80) == "short"
+    assert wrap(f"see {glue('a b c')} d", 6) == "see\n  a b c\n  d", "a command stays whole"
     assert wrap("\x1b[1mab cd\x1b[0m", 5) == "\x1b[1mab cd\x1b[0m", "colours take no room"
     assert wrap("日本 日本", 8, 0) == "日本\n日本", "wide letters take two columns"

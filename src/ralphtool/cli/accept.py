@@ -34,7 +34,7 @@ def accept(name: str, why: str, change: str | None) -> None:
     """Accept a story as it is: one that is done but not proven, or an attempt that was judged failed.
 
     STORY selects the story's last attempt, ENTRY one particular attempt. Its work
-    becomes the story's commit on the branch, its boxes are ticked, and its
+    becomes the story's commit on the branch, its tasks are ticked, and its
     question is closed. A run in progress applies this immediately. Your name is
     recorded.
 

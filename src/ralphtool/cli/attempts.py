@@ -19,7 +19,7 @@ from ralphtool.record import iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.views.amounts import format_cost, format_tokens
 from ralphtool.views.terminal import changes, phrases, tables
-from ralphtool.views.terminal.wrapping import echo
+from ralphtool.views.terminal.wrapping import echo, glue
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def _find_last_entry(root: str, history: History, name: str, change: str | None)
     try:
         stories = targets.list_stories(root, targets.find_change(root, change))
     except RalphError:
+        if change is not None or "-" not in name:
+            raise  # it can only be a story
         return None  # then it must be the name of an attempt
     prd_id = next((prd_id for prd_id, one in stories if name in (one.id, prd_id)), None)
     return history.last_entry(prd_id) if prd_id else None
@@ -84,7 +86,7 @@ def explain(name: str, change: str | None, as_json: bool) -> None:
         click.echo(quickjson.dumps(told))
         return
     for line in _explain_lines(found, record, later[0] if later else None):
-        click.echo(line)
+        echo(line)
 
 
 def _find_record(root: str, entry: str) -> dict[str, Any]:
@@ -185,20 +187,21 @@ def _describe_receipt(entry: Entry, receipt: Receipt | None) -> list[str]:
 
 def _list_choices(entry: Entry, receipt: Receipt | None, record: dict[str, Any]) -> list[str]:
     """The decisions that a person can make about it."""
-    accept = f"to accept it as it is: ralphtool accept {entry.id}"
+    accept = f"to accept it as it is: {glue(f'ralphtool accept {entry.id}')}"
     if entry.status != "completed":
         return [accept] if record["accused"] else []
     if receipt is None or receipt.state != "unproven" or not record["verdict"]:
         return []
     about = f"{shlex.quote(str(record['verdict'].get('story')))} --change {shlex.quote(record['change'])}"
-    return [accept, make_printable(f'to reject it: ralphtool reject {about} --why "…"')]
+    reject = make_printable(f'ralphtool reject {about} --why "…"')
+    return [accept, f"to reject it: {glue(reject)}"]
 
 
 def _list_more(entry: Entry, folder: str) -> list[str]:
     return [
         f"agent log: ralphtool logs {entry.id}",
         f"diff: ralphtool diff {entry.id}",
-        f"prompt and transcript: {folder}",
+        f"prompt and transcript: {glue(folder)}",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 
 import click
@@ -12,7 +13,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
 from ralphtool.errors import GitError, RalphError, from_os_error
 from ralphtool.views import look
-from ralphtool.views.terminal.wrapping import echo
+from ralphtool.views.terminal.wrapping import echo, glue
 
 Check = Callable[[DoctorContext], Iterator[Diagnosis]]
 
@@ -127,9 +128,16 @@ def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
     if fixed:
         echo(f"{'':12}{click.style('fixed:', fg='green')} {make_printable(done)}", 0)
     elif finding.mend:
-        echo(f"{'':12}{click.style('to fix:', bold=True)} {make_printable(finding.mend)}", 0)
+        echo(f"{'':12}{click.style('to fix:', bold=True)} {_glue_command(make_printable(finding.mend))}", 0)
         if done:
             echo(f"{'':12}that failed: {make_printable(done)}", 0)
+
+
+def _glue_command(text: str) -> str:
+    """A command stays on one line: wrapped, it could not be copied. In other texts, quoted paths stay whole."""
+    if re.match(r"(git|ralphtool) [^,]*\Z", text):
+        return glue(text)
+    return re.sub(r"'[^']*'", lambda found: glue(found[0]), text)
 
 
 def _print_summary(counts: dict[str, int], fixable: int) -> None:

@@ -14,6 +14,7 @@ from ralphtool.errors import ChangeNotFound, RalphError, UsageError
 from ralphtool.executors import process
 from ralphtool.loop import finish, pull_request
 from ralphtool.record import change_state
+from ralphtool.views.amounts import pluralize
 from ralphtool.workspace import branch, in_place
 from ralphtool.workspace.protected_state import ProtectedState
 
@@ -64,7 +65,10 @@ def finish_command(change: str | None, **ways: bool) -> None:
 
 def _squash(repository: Repository, root: str, change: str) -> None:
     done = finish.squash(repository, root, change)
-    click.echo(f"{len(done.paths)} files of {done.branch} are staged in your working tree: review them, then commit.")
+    number = len(done.paths)
+    is_staged, it = ("is staged", "it") if number == 1 else ("are staged", "them")
+    files = pluralize(number, "file", "files")
+    click.echo(f"{files} of {done.branch} {is_staged} in your working tree: review {it}, then commit.")
     click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
 
 
@@ -73,13 +77,14 @@ def _merge(repository: Repository, root: str, change: str) -> None:
         raise UsageError("no branch is checked out: run `git switch BRANCH` first, with the branch to merge into")
     done = finish.merge(repository, root, change, f"Merge {layout.branch(change)}\n")
     into = repository.head().removeprefix("refs/heads/")
-    click.echo(f"{done.branch} is merged into {into}: {len(done.paths)} files, {(done.merge or done.commit)[:10]}.")
+    files, commit = pluralize(len(done.paths), "file", "files"), (done.merge or done.commit)[:10]
+    click.echo(f"{done.branch} is merged into {into}: {files}, {commit}.")
     click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
 
 
 def _open_pull_request(repository: Repository, root: str, change: str) -> None:
     if repository.resolve(layout.BRANCHES + change) is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
+        raise finish.build_no_branch_error(repository, change)
     made = pull_request.open_pull_request(repository, change, change, _render_report(root, change))
     click.echo(f"{layout.branch(change)} is pushed to {made.remote}: {make_printable(made.url)}")
     click.echo(f"The branch is kept. After the merge: git pull, then git branch -D {layout.branch(change)}")
@@ -99,7 +104,7 @@ def _render_report(root: str, change: str) -> str:
 def _keep(repository: Repository, root: str, change: str) -> None:
     commit = repository.resolve(layout.BRANCHES + change)
     if commit is None:
-        raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
+        raise finish.build_no_branch_error(repository, change)
     click.echo(f"{layout.branch(change)} is kept as it is, at {commit[:10]}. To use its work, run one of:")
     click.echo(f"  ralphtool finish {change} --merge        one commit per story")
     click.echo(f"  ralphtool finish {change} --squash       everything in one, staged in your working tree")

@@ -18,6 +18,7 @@ from ralphtool.record import runs
 from ralphtool.record.iterations import ERRORS, TRANSCRIPT, IterationFiles
 from ralphtool.views.terminal.conversation import Conversation
 from ralphtool.views.terminal.phrases import describe_denial, flatten
+from ralphtool.views.terminal.wrapping import echo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,14 +119,14 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
     attempt = found.read_attempt()
     name, workers = f"{found.entry} ({found.run}:{found.number})", attempt.worker_names if attempt else ()
     for line in conversation.render_title(name, attempt.start if attempt else None, workers):
-        click.echo(line)
+        echo(line)
     if not _print_events(conversation, told):
         click.echo("the agent printed nothing")
     attempt = found.read_attempt()
     verdict, end, receipt = (attempt.verdict, attempt.end, attempt.receipt) if attempt else (None, None, None)
     is_running = verdict is None and _is_running(found)
     for line in conversation.render_ending(verdict, end, receipt, is_running=is_running):
-        click.echo(line)
+        echo(line)
     for denied in found.list_denied()[:_DENIED]:
         click.echo(describe_denial(flatten(denied.host, 100), denied.port, flatten(denied.allow)))
     _print_stderr(found, conversation, is_well=verdict is not None and verdict.status == "completed")

@@ -284,7 +284,8 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     receipts = _read_receipts(root, change, {story.id for story in stories if story.done})
     if not as_json:
-        changes.print_change(found, stories, scenarios.values(), lock.describe() if lock else None, receipts, ticked)
+        holder, waiting = lock.describe() if lock else None, _list_waiting(root, change)
+        changes.print_change(found, stories, scenarios.values(), holder, receipts, ticked, waiting)
         return
     click.echo(
         quickjson.dumps(
@@ -299,6 +300,18 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
             }
         )
     )
+
+
+def _list_waiting(root: str, change: str) -> list[str]:
+    """The stories that need an answer; none if the state can't be read."""
+    if not os.path.exists(layout.change_state(root, change)):
+        return []
+    from ralphtool.record import questions  # not needed for changes that were never run
+
+    try:
+        return [one.story for one in questions.list_open(root, change) if one.answer is None]
+    except (RalphError, OSError):
+        return []
 
 
 def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, Receipt]:
@@ -369,7 +382,7 @@ def _check_change_exists(change: str) -> None:
 
 @cli.command()
 @click.argument("change", **arguments.ARGUMENT)
-@click.option("--force", is_flag=True, help="Release it even if the process that holds it is alive.")
+@click.option("--force", is_flag=True, help="Release it even if the process that locks it is alive.")
 def unlock(change: str, force: bool) -> None:
     """Release a change that a dead session still locks.
 

@@ -36,7 +36,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
 _LAST_RECORDS = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them.")
 _PRD = click.option(
-    "--prd", "prd_id", metavar="ID", callback=_decode_value, help="Only this PRD: <change>-<story> in lower case."
+    "--prd", "prd_id", metavar="ID", callback=_decode_value, help="Only this story: <change>-<story> in lower case."
 )
 
 
@@ -309,7 +309,7 @@ def failures(last: int | None, prd_id: str | None, as_json: bool) -> None:
 @click.argument("prd", callback=_decode_value)
 @_JSON
 def attempts(prd: str, as_json: bool) -> None:
-    """List the attempts at a PRD and their results.
+    """List the attempts at a story and their results. PRD is its id in the history.
 
     \b
     Example:

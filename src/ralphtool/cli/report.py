@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 _FORMATS = ("markdown", "junit", "html", "json")
 _ENDINGS = {".md": "markdown", ".xml": "junit", ".html": "html", ".htm": "html", ".json": "json"}
+_COMMAND = re.compile(r"`[^`]+`")
 _PLAIN = str.maketrans({"…": "...", "·": "-", "→": "->", "✓": "+", "✗": "x"})  # for terminals without these characters
 
 
@@ -40,7 +42,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     "--format",
     "form",
     type=click.Choice(_FORMATS),
-    help="[default: by the extension of FILE, else markdown]",
+    help="The format. [default: by the extension of FILE, else markdown]",
 )
 @click.option(
     "--output",
@@ -86,7 +88,7 @@ def choose_format(form: str | None, output: str | None, *, as_json: bool) -> str
         return form or "json"
     ending = os.path.splitext(output or "")[1].lower()
     if ending and ending not in _ENDINGS:
-        raise UsageError(f"{ending} is not a report format: use .md, .html, .xml or .json, or --format")
+        raise UsageError(f"{ending} is not a report format: use .md, .html, .xml or .json")
     return _ENDINGS.get(ending, "markdown")
 
 
@@ -109,13 +111,14 @@ def render_report(root: str, run: RunSummary, form: str, width: int | None) -> s
 
 
 def _fit(text: str, width: int | None) -> str:
-    """Wraps sentences and lists to the terminal's width; code and tables are not changed."""
+    """Wraps sentences and lists to the terminal's width. Code, commands and tables are not wrapped."""
     if width is None:
         return text
     lines, is_code = [], False
     for line in text.split("\n"):
         is_code = is_code != line.lstrip().startswith("```")
-        lines.append(line if is_code or line.startswith("|") else wrapping.wrap(line, width))
+        is_kept = is_code or line.startswith("|")
+        lines.append(line if is_kept else wrapping.wrap(_COMMAND.sub(lambda one: wrapping.glue(one[0]), line), width))
     return "\n".join(lines)
 
 

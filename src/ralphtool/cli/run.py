@@ -86,7 +86,9 @@ class _RunCommand(click.Command):
     " end. [default: text]",
 )
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the stories as JUnit XML at the end.")
-@click.option("--report", metavar="FILE", type=click.Path(), help="Write the report at the end: .md, .html or .json.")
+@click.option(
+    "--report", metavar="FILE", type=click.Path(), help="Write the report at the end: .md, .html, .xml or .json."
+)
 @_add_settings_flags
 def run(
     change: str | None,

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def check_sandbox(project: DoctorContext) -> Iterator[Diagnosis]:
-    settings = project.settings or Settings()
-    if project.repository is None:
+    settings = project.settings
+    if project.repository is None or settings is None:
         return  # which is a separate finding
     yield from _check_paths(settings, project.root)
     wanted = settings.run.workspace

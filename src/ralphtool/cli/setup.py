@@ -230,7 +230,7 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     help=f"The format. [default: the project's own] One of {', '.join(_FILES)}, or another adapter.",
 )
 @click.option("--name", metavar="NAME", help="The name of the change. [default: made from TEXT]")
-@click.option("--file", metavar="PATH", help="The checklist file to create. [default: PLAN.md]")
+@click.option("--file", metavar="PATH", help="The checklist file to create. [default: plans/NAME.md]")
 @_JSON
 def new(text: str, format: str | None, name: str | None, file: str | None, as_json: bool) -> None:
     """Create a change: a spec for you to fill in.

@@ -189,7 +189,8 @@ def check_questions(project: DoctorContext) -> Iterator[Diagnosis]:
     waiting = [one for one in questions.list_open(project.root) if one.answer is None]
     for one in waiting[:5]:
         text = f"story {one.story} of {one.change} needs your answer"
-        yield warning("questions", text, f'ralphtool questions, then ralphtool answer {one.story} "…"')
+        command = questions.build_answer_command(one, waiting)
+        yield warning("questions", text, f"ralphtool questions, then {command}")
 
 
 def check_disk(project: DoctorContext) -> Iterator[Diagnosis]:

@@ -13,7 +13,8 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
 from ralphtool.record import overview, questions, steering
-from ralphtool.views.terminal.wrapping import echo
+from ralphtool.views.amounts import format_recorded_time
+from ralphtool.views.terminal.wrapping import echo, glue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,20 +60,21 @@ def questions_command(change: str | None, as_json: bool) -> None:
         return
     if not found:
         click.echo("Nothing needs your answer.")
+    waiting = questions.list_open(root) if change else found
     for one in found:
-        _print_question(one)
+        _print_question(one, questions.build_answer_command(one, waiting))
 
 
-def _print_question(one: OpenQuestion) -> None:
+def _print_question(one: OpenQuestion, command: str) -> None:
     about = f"{one.story}. {one.title}" if one.title else one.story
-    where = f"{make_printable(one.change)}, {make_printable(one.asked[:16])}"
+    where = f"{make_printable(one.change)}, {format_recorded_time(one.asked) or make_printable(one.asked[:16])}"
     echo(f"{click.style(make_printable(about), bold=True)}  ({where})")
     for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
         echo(f"  {_shorten_line(line)}")
     if one.answer:
         echo(click.style(f"  answered, but not read by a run yet: {_shorten_line(one.answer)}", fg="green"))
     else:
-        echo(f'  ralphtool answer {make_printable(one.story)} "…"      or edit {make_printable(one.path)}')
+        echo(f"  {glue(make_printable(command))}      or edit {glue(make_printable(one.path))}")
     click.echo()
 
 
@@ -333,3 +335,5 @@ def _send_decision(
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")
     steering.send(root, change, action, found.id, text)
     click.echo(f"{make_printable(told(found, stories))}{_describe_when(root, change)}")
+    if action == "retry" and not targets.find_run_lock(root, change):
+        click.echo(f"  {_build_run_command(root, change)}")

@@ -99,7 +99,7 @@ def _decide_manual(verdict: Verdict, past: RecoveryContext, policy: RecoveryPoli
         return RecoveryDecision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
     if past.attempts >= policy.attempts:
         times = f"{past.attempts} attempt{'' if past.attempts == 1 else 's'}"
-        return RecoveryDecision("manual", verdict.summary, f"{times} did not complete it: it needs your answer")
+        return RecoveryDecision("manual", verdict.summary, f"{times} did not complete it")
     return None
 
 
@@ -122,13 +122,9 @@ def _decide_chunks(verdict: Verdict, past: RecoveryContext, policy: RecoveryPoli
 
 def _decide_fix(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.is_broken:
-        return RecoveryDecision(
-            "fix-state", verdict.summary, "the tree or the environment is broken: restoring the checkpoint"
-        )
+        return RecoveryDecision("fix-state", verdict.summary, "the tree or the environment is broken")
     if verdict.status != "partial" and past.last_failure and _is_same_failure(verdict.summary, past.last_failure):
-        return RecoveryDecision(
-            "fix-state", _suggest_other_way(verdict), "the same failure occurred twice: restoring the checkpoint"
-        )
+        return RecoveryDecision("fix-state", _suggest_other_way(verdict), "the same failure occurred twice")
     return None
 
 

@@ -149,7 +149,7 @@ def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
     receipt = evidence.proof.receipt if evidence.proof else None
     words = describe_proof(receipt.state, receipt.why) if receipt else _describe_gates(evidence)
     warned = f"; warned: {_describe_findings(evidence.findings)}" if evidence.findings else ""
-    summary = f"every task is ticked, {words}{warned}"
+    summary = f"every task is ticked, {words.removeprefix('done, ')}{warned}"
     asks = evidence.proof.asks if evidence.proof else ""
     return Verdict(status="completed", summary=summary, ticked=new, receipt=receipt, asks=asks)
 

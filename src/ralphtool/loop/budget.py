@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ralphtool.core.durations import format_duration
+
 if TYPE_CHECKING:
     from ralphtool.agents import Runner
     from ralphtool.executors import Report
@@ -102,11 +104,11 @@ class Budget:
             counted = "1 iteration" if limits.max_iterations == 1 else f"{limits.max_iterations} iterations"
             return f"the limit of {counted} is reached (--max-iterations)"
         if limits.max_time and self.seconds >= limits.max_time:
-            return f"the limit of {_describe_time(limits.max_time)} is reached (--max-time)"
+            return f"the limit of {format_duration(limits.max_time)} is reached (--max-time)"
         if limits.max_tokens and self.total.tokens >= limits.max_tokens:
-            return f"the limit of {limits.max_tokens} tokens is reached (--max-tokens)"
+            return f"the limit of {limits.max_tokens:,} tokens is reached (--max-tokens)"
         if limits.max_cost and self.total.cost >= limits.max_cost:
-            return f"the limit of ${limits.max_cost:.15g} is reached (--max-cost)"
+            return f"the limit of {_describe_cost(limits.max_cost)} is reached (--max-cost)"
         if self._times_full >= _MOST_TIMES_FULL and self._full_disk:
             return f"the disk of {self._full_disk} keeps running full: free some space there, and run again"
         return ""
@@ -140,12 +142,9 @@ class Budget:
         )
 
 
-def _describe_time(seconds: float) -> str:
-    """As people write it in the settings: `8 h`, `90 min`, `45 s`."""
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds % size == 0:
-            return f"{seconds // size:.0f} {unit}"
-    return f"{seconds:.15g} s"
+def _describe_cost(dollars: float) -> str:
+    """As in `$0.50`; exactly, where a limit is finer than cents."""
+    return f"${dollars:,.2f}" if round(dollars, 2) == dollars else f"${dollars:.15g}"
 
 
 def _smallest_remaining(*limits: tuple[float, float] | tuple[float, float, int]) -> float:

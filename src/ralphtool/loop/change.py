@@ -73,7 +73,8 @@ class Change:
 
     def has_others(self) -> bool:
         """Whether there are other changes, so that this one must be named."""
-        return any(place.change != self.name for place in specs.find_all(self.workspace.root))
+        roots = {self.root, self.workspace.root}  # a box or worktree has no changes that are not committed
+        return any(place.change != self.name for root in roots for place in specs.find_all(root))
 
     def spec_flag(self) -> str:
         """The option that a command line needs to find the change; empty if it finds it without."""

@@ -82,12 +82,16 @@ def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
     if done and os.path.exists(change_state.path_of(root, change)):
         _remove_records(root, change)
         return Finished(layout.branch(change), done, (), kept=layout.FINISHED + change)
-    if done:
-        raise ChangeNotFound(
+    raise build_no_branch_error(repository, change)
+
+
+def build_no_branch_error(repository: Repository, change: str) -> ChangeNotFound:
+    if repository.resolve(layout.FINISHED + change):
+        return ChangeNotFound(
             f"{change} is already finished, and its commits are kept as {layout.FINISHED}{change}; `ralphtool run "
             f"{change}` creates a new branch if there is more to do"
         )
-    raise ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
+    return ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
 
 
 def _end_branch(repository: Repository, change: str, commit: str, made: str | None) -> str:

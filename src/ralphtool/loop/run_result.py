@@ -159,7 +159,7 @@ def _since_head(change: Change) -> str:
 def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
     id = row.id
     if row.entry:
-        yield NextStep(say=f"see why story {id} is done, not proven", run=f"ralphtool explain {row.entry}")
+        yield NextStep(say=f"see why story {id} is not proven", run=f"ralphtool explain {row.entry}")
     yield NextStep(say=f"accept story {id} as it is", run=f"ralphtool accept {id}{named}")
     yield NextStep(say=f"or reject story {id}, which reverts its work", run=f'ralphtool reject {id} --why "…"{named}')
 

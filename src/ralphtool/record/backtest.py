@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from ralphtool.core.durations import format_duration
 from ralphtool.judging.recovery import decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record.steps import Expense, rebuild_input, sum_expenses
@@ -391,11 +392,11 @@ def _estimate_more(name: str, more: float, steps: Sequence[RecordedIteration]) -
 def _describe_limit(name: str, limit: float) -> str:
     amount = {
         "max_iterations": f"{limit:.0f} iteration{'' if limit == 1 else 's'}",
-        "max_time": f"{limit:g} seconds",
-        "timeout": f"{limit:g} seconds",
-        "max_tokens": f"{limit:.0f} tokens",
-        "story_tokens": f"{limit:.0f} tokens",
-        "max_cost": f"${limit:g}",
-        "story_cost": f"${limit:g}",
+        "max_time": format_duration(limit),
+        "timeout": format_duration(limit),
+        "max_tokens": f"{limit:,.0f} tokens",
+        "story_tokens": f"{limit:,.0f} tokens",
+        "max_cost": f"${limit:,.2f}",
+        "story_cost": f"${limit:,.2f}",
     }[name]
     return f"the limit of {amount} (--{name.replace('_', '-')})"

@@ -13,7 +13,7 @@ from ralphtool.core import files, layout, project, quickjson, sender
 from ralphtool.errors import CorruptState, InvalidValue, UnsafePath
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
 LONGEST = 16_000  # characters of an answer, or of any other text from a person to an agent
@@ -155,6 +155,15 @@ def turn(path: str) -> files.FileLock:
 def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
     """The open questions of one change or of all."""
     return [one for name in ([change] if change else _list_changes(root)) for one in _list_of_change(root, name)]
+
+
+def build_answer_command(one: OpenQuestion, others: Sequence[OpenQuestion]) -> str:
+    """Names the change only if several have a question of a story with that id."""
+    import shlex  # only messages need it
+
+    is_shared = any(other.story == one.story and other.change != one.change for other in others)
+    option = f" --change {shlex.quote(one.change)}" if is_shared else ""
+    return f'ralphtool answer {shlex.quote(one.story)} "…"{option}'
 
 
 def _list_changes(root: str) -> list[str]:

@@ -125,7 +125,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     """The cost limit of a run, in dollars; 0 is no limit."""
     story_tokens: Annotated[Count, LIMIT] = 0
     """The token limit of a story; 0 is no limit."""
-    story_cost: Annotated[Dollars, LIMIT] = 0.0
+    story_cost: Annotated[Dollars, LIMIT] = 0
     """The cost limit of a story, in dollars; 0 is no limit."""
 
 

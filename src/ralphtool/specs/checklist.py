@@ -255,7 +255,7 @@ _CHECKLIST = """\
 # {title}
 
 {about}<!--
-{stories}Boxes without a number are numbered by position: 1.1, 1.2.
+{stories}Tasks without a number are numbered by position: 1.1, 1.2.
 -->
 
 ## The first working part

@@ -25,9 +25,9 @@ _LONGEST_NAME = 60
 _LONGEST_TITLE = 100
 
 STORIES = """\
-A story is what the agent gets at one time, with a fresh mind. Good ones are small (an hour's work of yours, not
-a week's), come one after another, and can be proven: by a test, or by a command that fails before and passes
-afterwards. The tasks say what has to be true when it is done. Replace the two examples.
+A story is what the agent works on at one time, with a fresh context. A good story is small (an hour of your work,
+not a week), builds on the stories before it, and can be proven: by a test, or by a command that fails before the
+work and passes after it. The tasks say what must be true when the story is done. Replace the two examples.
 """
 # The tasks of a scaffold. While one of them is open, the scaffold is not filled in.
 EXAMPLES = (

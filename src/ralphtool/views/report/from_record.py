@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from ralphtool import settings
+from ralphtool.core import layout
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import WORDS
@@ -60,6 +62,7 @@ from ralphtool.views.terminal.phrases import (
     describe_red_gates,
     describe_return,
 )
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,6 +84,7 @@ _LIMITS_IN_WORDS = {
     "max_cost": "cost",
 }
 _TIMES = ("max_time", "timeout", "silence")
+_NEEDS_BRANCH = ("git log ", "ralphtool finish ", "ralphtool accept ", "ralphtool reject ")
 _BEGINNINGS = {
     "running": "Still running: ",
     "paused": "Paused: ",
@@ -95,7 +99,9 @@ def read_facts(run: RunSummary, knowledge: RunKnowledge | None = None) -> Facts:
     for event in map(events.decode, LineReader(run.path).new_without_prose()):
         if event:
             view.feed(event)
-    view.close(parse_time(run.last) or 0.0, is_over=run.state not in ("running", "paused"))
+    is_over = run.state not in ("running", "paused")
+    last = parse_time(run.last) or 0.0
+    view.close(last if is_over else max(last, time.time()), is_over=is_over)
     return build_facts(run, view, knowledge or RunKnowledge())
 
 
@@ -328,8 +334,13 @@ def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportChe
 def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
     steps = end.next[:_TEXTS] if end else ()
     yield from _list_answers(stories)
-    told = [one for one in steps if not (one.run or "").startswith("ralphtool answer ")]
+    is_finished = bool(steps) and _is_finished(run)
+    old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_finished else ()))
+    told = [one for one in steps if not (one.run or "").startswith(old)]
     yield from (ReportStep(formatting.clean_line(one.say), _clean_command(one.run or "")) for one in told)
+    if is_finished:
+        kept = formatting.clean_line(layout.FINISHED + run.change, 300)
+        yield ReportStep("review the finished work", f"git log -p {shlex.quote(kept)}")
     change = f" {run.change}" if run.change else ""
     if run.state == "running":
         yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
@@ -339,12 +350,23 @@ def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[Repor
         yield ReportStep("continue where it stopped", f"ralphtool run{change}")
 
 
+def _is_finished(run: RunSummary) -> bool:
+    """Whether `ralphtool finish` has deleted the branch of the change since the run."""
+    try:
+        repository = Repository.find(run.root)
+        if repository is None or repository.resolve(layout.BRANCHES + run.change):
+            return False
+        return repository.resolve(layout.FINISHED + run.change) is not None
+    except (RalphError, OSError):
+        return False  # then only what the record says
+
+
 def _list_answers(stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
     """Replaces the run's own advice: people may have answered since, and earlier runs may have asked."""
     for story in stories:
         asked = story.question
         if story.state == "waiting" and asked and asked.is_open and not asked.answer:
-            yield ReportStep(f"answer the question of story {story.id}", wording.build_answer_command(story))
+            yield ReportStep(f"answer story {story.id}'s question", wording.build_answer_command(story))
 
 
 # --- open questions ---------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def describe_time(facts: Facts) -> str:
     """As in `7 h 42 min, from Sun 1 Mar 2026, 22:00 UTC to 05:42`."""
     end = format_time_of_day(facts.ended) if facts.seconds < 86_400 else format_day_and_time(facts.ended)
     took, began = format_duration(facts.seconds), format_day_and_time(facts.began)
-    return f"{took}, from {began} to {end}" if facts.is_over else f"{took}, since {began}; last event at {end}"
+    return f"{took}, from {began} to {end}" if facts.is_over else f"{took}, since {began}"
 
 
 def list_remarks(story: ReportStory) -> list[str]:
@@ -155,8 +155,8 @@ def summarize_learnings(knowledge: RunKnowledge) -> str:
     gained = f"{pluralize(number, 'thing was', 'things were') if number else 'Nothing was'} learnt in this run"
     if not knowledge.shown:
         return f"{gained}."
-    shown = pluralize(len(knowledge.shown), "was shown", "were shown")
-    return f"{gained}. Of all learnings, {shown} to attempts, and {helped} of them to one that completed."
+    shown = pluralize(len(knowledge.shown), "learning", "learnings")
+    return f"{gained}. Prompts included {shown}, {helped} of them in an attempt that completed."
 
 
 def list_settings(facts: Facts) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ _GLUE = "\x1f"  # a non-breaking space
 
 
 def glue(text: str) -> str:
-    """The text as one word, for `echo`."""
+    """The text as one word, for `echo` and `wrap`."""
     return text.replace(" ", _GLUE)
 
 
@@ -37,7 +37,7 @@ def echo(text: str = "", hang: int = 2, *, err: bool = False) -> None:
 def wrap(line: str, width: int, hang: int = 2) -> str:
     """The line wrapped into as many lines as it needs. A word that is too long for a line stays whole."""
     if _measure(line) <= width:
-        return line
+        return line.replace(_GLUE, " ")
     deeper = min(len(line) - len(line.lstrip(" ")) + hang, width // 2)
     done, now = [], ""
     for word in re.findall(r" *[^ ]+", line):
@@ -46,7 +46,7 @@ def wrap(line: str, width: int, hang: int = 2) -> str:
             now = " " * deeper + word.lstrip(" ")
         else:
             now += word
-    return "\n".join([*done, now])
+    return "\n".join([*done, now]).replace(_GLUE, " ")
 
 
 def _measure(text: str) -> int:
