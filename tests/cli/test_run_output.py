@@ -180,7 +180,7 @@ def test_an_error_that_ends_the_run_is_an_error_in_the_junit_file(lab: Lab) -> N
     assert (result.exit_code, told["result"], told["error"]["code"]) == (1, "unfinished", "SETUP_FAILED")
     cases = cases_of(lab.root / "stories.xml")
     assert cases == {"1. First": ["skipped"], "2. Second": ["skipped"], "ralphtool run": ["error"]}
-    assert "the set-up command `false` failed" in (lab.root / "stories.xml").read_text()
+    assert "the setup command `false` failed" in (lab.root / "stories.xml").read_text()
     assert lab.run("report", "--format", "junit").stdout == (lab.root / "stories.xml").read_text()
 
 

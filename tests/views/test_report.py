@@ -304,13 +304,13 @@ def test_a_run_that_died_is_told_as_far_as_it_got(ralph: Ralph) -> None:
     assert facts["stories"][5]["attempts"][0]["status"] == "cut off"
     assert facts["next"][-1]["run"] == "ralphtool run add-login"
     assert 'name="ralphtool run"' in told["junit"]
-    assert '<error message="It died on the way: ' in told["junit"]
+    assert '<error message="It died: ' in told["junit"]
 
 
 def test_an_empty_record_does_not_say_that_there_was_nothing_to_do(ralph: Ralph) -> None:
     write(ralph, b"")
     told = all_formats(ralph)
-    assert json.loads(told["json"])["verdict"] == "It died on the way: its record names no stories."
+    assert json.loads(told["json"])["verdict"] == "It died: its record names no stories."
 
 
 def test_a_run_that_goes_on_says_so(ralph: Ralph) -> None:
