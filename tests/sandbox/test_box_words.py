@@ -63,7 +63,7 @@ def test_what_was_denied_is_in_the_summary(lab: Lab) -> None:
     lab.git("commit", "--quiet", "--message=ask")
     lab.play(default=[{"run": "python3 ask.py"}, *DONE])
     told = lab.run("run").stdout
-    summary = told[told.index("What next") :]
+    summary = told[told.index("Next steps") :]
     lines = [line.strip() for line in summary.splitlines() if "was denied" in line]
     assert lines[0] == 'h0.example.org:443 was denied: allow it with [sandbox] hosts = ["h0.example.org"]'
     assert len(lines) == 5

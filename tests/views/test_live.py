@@ -408,7 +408,7 @@ def test_the_summary() -> None:
         "        1 min         1. Set up",
         "  11 min 40 s  $1.50  3. Out",
         "",
-        "What next",
+        "Next steps",
         "  Answer, then:",
         "    ralphtool  run 'add login'",
         "  Or sleep on.",
@@ -610,7 +610,7 @@ def test_the_summary_fits_a_narrow_terminal(log: Path) -> None:
     assert max(map(len, lines)) <= 30
     assert "    ralphtool  run 'add login'" in lines
     assert "  11 min 40 s  $1.50  3. Out" in lines
-    assert lines[lines.index("What next") - 1] == ""
+    assert lines[lines.index("Next steps") - 1] == ""
 
 
 # --- a real terminal --------------------------------------------------------------------------------
@@ -692,7 +692,7 @@ def test_the_picture_stays_on_a_small_screen_whatever_the_environment_says(termi
     seen = terminal.screen("2 of 3 stories", "✓ 2. Login form", "· 3. Sign out")
     assert seen.count("of 3 stories") == 1
     (tmp_path / "events.3").touch()
-    assert "What next" in terminal.screen("Or sleep on.\nready>")
+    assert "Next steps" in terminal.screen("Or sleep on.\nready>")
 
 
 # --- docs/events.md ---------------------------------------------------------------------------------

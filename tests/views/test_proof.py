@@ -280,7 +280,7 @@ def test_runs_tell_it_apart(project: Ralph) -> None:
 def test_markdown_asks_first_and_shows_each_receipt(project: Ralph) -> None:
     lines = project.run("report").stdout.splitlines()
     assert lines[0] == f"# add-login: {made.HEADLINE}"
-    assert lines.index("## Done, not proven") < lines.index("## What next") < lines.index("## Done")
+    assert lines.index("## Done, not proven") < lines.index("## Next steps") < lines.index("## Done")
     assert "- Accept it: `ralphtool accept 3 --change add-login`" in lines
     assert '- Reject it: `ralphtool reject 3 --change add-login --why "…"`' in lines
     assert "- **2. Login form** (held by the existing tests, commit 29f2c1b7d0, 1 attempt)" in lines

@@ -180,7 +180,7 @@ def test_every_page_is_reached_by_keys(finished: Lab) -> None:
         await pilot.press("end")
         await seen(pilot, "attempt 1: completed", "1.txt", "commit", "Files have to be short")
         await pilot.press("l")
-        await seen(pilot, "What happened", "? 2. Second", "the agent reported a blocker")
+        await seen(pilot, "Log", "? 2. Second", "the agent reported a blocker")
         await pilot.press("tab", "home")
         await seen(pilot, "I make a and b")
         await pilot.press("escape", "escape", "escape", "escape")
@@ -278,7 +278,7 @@ def test_a_run_is_begun_and_watched_until_its_result(lab: Lab) -> None:
         await seen(pilot, "2 of 2 stories are done", "ralphtool report")
         depth = len(pilot.app.screen_stack)
         await pilot.press("l")
-        await seen(pilot, "What happened")
+        await seen(pilot, "Log")
         await pilot.press("e")
         await seen(pilot, "ralphtool report")
         assert len(pilot.app.screen_stack) == depth

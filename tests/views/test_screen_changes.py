@@ -133,7 +133,7 @@ def test_the_diff_of_every_attempt_is_shown(finished: Lab) -> None:
         await pilot.press("escape", "tab", "enter", "d")
         await seen(pilot, "add-login-2-1")
         await pilot.press("escape", "l")
-        await seen(pilot, "What happened", "d Diff")
+        await seen(pilot, "Log", "d Diff")
         await pilot.press("d")  # the first story is selected
         await seen(pilot, "+work")
         await pilot.resize_terminal(200, 50)

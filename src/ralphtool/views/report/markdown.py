@@ -146,7 +146,7 @@ def _build_receipt(story: ReportStory, indent: str) -> list[str]:
 
 def _build_next_steps(facts: Facts) -> Iterator[str]:
     steps = [f"- {escape_text(one.say)}{': ' + quote_code(one.run) if one.run else ''}" for one in facts.next]
-    yield from _build_section("What next", steps)
+    yield from _build_section("Next steps", steps)
 
 
 def _build_failed(facts: Facts) -> Iterator[str]:

@@ -48,8 +48,8 @@ def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
         _build_section(
             "unproven", look.STORIES["unproven"].title, [_build_doubt(facts, one) for one in facts.list_unproven()]
         ),
-        _build_section("failed", "What failed, and why", [_build_failure(one) for one in facts.list_stories("failed")]),
-        _build_section("next", "What next", _build_next_steps(facts)),
+        _build_section("failed", "Failed", [_build_failure(one) for one in facts.list_stories("failed")]),
+        _build_section("next", "Next steps", _build_next_steps(facts)),
         _build_section("timeline", "Timeline", timeline.draw(facts)),
         _build_section("stories", "Stories", [build_story(one, diffs) for one in facts.stories]),
         _build_section("cost", "Time and cost", _build_costs(facts)),

@@ -160,7 +160,7 @@ class WatchPage(Page, inherit_bindings=False):
         self._update_text("#head", view.render_head(self.size.width - 2))
         self.show_status(self._build_status())
         self._update_text("#now", Text("\n").join(foot))
-        title = view.now or "What happened"
+        title = view.now or "Log"
         if title != self._title:
             self._title = title
             self.query_one("#doings").border_title = Text(title)

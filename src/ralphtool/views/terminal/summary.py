@@ -176,7 +176,7 @@ def _build_next_steps(steps: Sequence[StepToTake | NextStep]) -> Iterator[_Summa
     if not steps:
         return
     yield _SummaryLine(assemble())
-    yield _SummaryLine(assemble(("What next", "bold")))
+    yield _SummaryLine(assemble(("Next steps", "bold")))
     for step in steps:
         if say := flatten(step.say):
             yield _SummaryLine(assemble(say), 2)
