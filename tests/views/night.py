@@ -174,10 +174,10 @@ class Night:
             "run_ended",
             minutes=1,
             result=result,
-            reason="nothing is left that could be worked on now",
+            reason="no story can be worked on now",
             stories=rows,
             spent={"seconds": 27000},
-            next=[{"say": "go on", "run": "ralphtool run add-login"}],
+            next=[{"say": "continue", "run": "ralphtool run add-login"}],
         )
 
     def write(self, root: Path, run: str = RUN) -> Path:
@@ -219,7 +219,7 @@ def a_night() -> Night:
         1,
         "blocked",
         9,
-        reasons=("the agent says that it is blocked: PAYMENT_KEY is not set",),
+        reasons=("the agent reported a blocker: PAYMENT_KEY is not set",),
         action="manual",
         reason="the blocker is real: the variable PAYMENT_KEY is missing",
     )

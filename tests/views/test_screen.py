@@ -202,7 +202,7 @@ def test_every_page_is_reached_by_mouse(finished: Lab) -> None:
         await click("1. First")
         await seen(pilot, "Make a")
         await click("Last result")
-        await click("Look back")
+        await click("l Log")
         await click("2. Second")
         await seen(pilot, "2. Second needs your answer")
 

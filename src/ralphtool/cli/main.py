@@ -139,7 +139,7 @@ class _CommandGroup(SuggestingGroup):
             *("run", "watch", "web", "questions", "answer", "guide", "pause", "resume", "stop", "retry", "skip"),
             *("accept", "reject", "unlock", "worker", "workers"),
         ),
-        "Look back": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
+        "Results": ("report", "runs", "logs", "explain", "attempts", "diff", "backtest"),
         "History and memory": ("progress", "memory", "learnings", "migrate"),
         "End a change": ("finish", "back"),
         "For programs": ("agent", "mcp", "otel", "completion"),

@@ -54,7 +54,7 @@ class ResultPage(Page, inherit_bindings=False):
         Binding("a", "answer", "Answer", tooltip="answer the first question"),
         Binding("a", "no_answer", show=False),
         Binding("d", "diff", "Diff", tooltip="what each attempt did"),
-        Binding("l", "look_back", "Look back", tooltip="the run as it looked while it ran"),
+        Binding("l", "look_back", "Log", tooltip="the log of the run"),
         *Page.BINDINGS,
     ]
 
@@ -124,7 +124,7 @@ class ResultPage(Page, inherit_bindings=False):
 
 def _render_ending(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
     yield from _render_end(run, view)
-    yield Text.assemble(("all of it: ", "dim"), (flatten(f"ralphtool report {run.id}"), "cyan"))
+    yield Text.assemble(("full report: ", "dim"), (flatten(f"ralphtool report {run.id}"), "cyan"))
     for step in view.run.end.next if view.run.end else ():
         yield Text.assemble("\n", flatten(step.say), "\n  ", (make_copyable(step.run), "bold cyan"))
 
