@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 import pytest
+from lab import Lab
 
 from ralphtool.cli import agent
 from ralphtool.cli.help_text import fit_example
@@ -62,3 +63,16 @@ def test_the_agent_s_own_help_fits() -> None:
 )
 def test_an_example_that_is_too_wide(line: str, wanted: list[str]) -> None:
     assert fit_example(line, 26) == wanted
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["progress"]], ids=" ".join)
+def test_help_is_also_a_word(lab: Lab, words: list[str]) -> None:
+    asked, usual = lab.run("help", *words), lab.run(*words, "--help")
+    assert (asked.exit_code, asked.stdout) == (0, usual.stdout)
+    assert asked.stdout.startswith("Usage: ralphtool")
+
+
+def test_help_for_a_command_that_does_not_exist(lab: Lab) -> None:
+    asked = lab.run("help", "rum")
+    assert asked.exit_code == 2
+    assert "Did you mean 'ralphtool run'?" in asked.stderr

@@ -45,6 +45,11 @@ class SuggestingGroup(click.Group):
     def resolve_command(
         self, context: click.Context, arguments: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if arguments[:1] == ["help"] and "help" not in self.list_commands(context):
+            if not arguments[1:]:
+                click.echo(context.get_help())
+                context.exit()
+            arguments = [arguments[1], "--help"]
         name = arguments[0] if arguments else ""
         known = self.list_commands(context)
         if name and name not in known and not name.startswith("-") and self.get_command(context, name) is None:

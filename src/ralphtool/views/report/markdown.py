@@ -252,13 +252,14 @@ def _build_cost_row(
     name: str, attempts: Sequence[ReportAttempt], first: ResourceUse, retries: ResourceUse, gates: ResourceUse
 ) -> tuple[str, ...]:
     counted = sum(one.counts for one in attempts)
+    in_progress = sum(one.status == "running" for one in attempts)
     whole = first + retries + gates
     times = [format_duration(one.seconds) if one.seconds else "" for one in (first, retries, gates, whole)]
     read, wrote = (format_tokens(number) if number else "" for number in (whole.input_tokens, whole.output_tokens))
     return (
         name,
         str(counted),
-        str(len(attempts) - counted or ""),
+        str(len(attempts) - counted - in_progress or ""),
         *times,
         read,
         wrote,
