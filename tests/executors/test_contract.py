@@ -66,7 +66,7 @@ BROKEN = {
         f'{COMMAND} "$@" && sed -i s/till/bank/ .ralph/progress.json',
     ),
     "a secret is in no record": ("secret", f'{COMMAND} "$@" && env > .ralph/environment'),
-    "a run ends": ("proven", "exec sleep 3600"),
+    "the run did not end": ("proven", "exec sleep 3600"),
 }
 
 

@@ -441,7 +441,7 @@ def test_a_limit_is_reached_when_it_is_used_up(limits: dict[str, Any], reached: 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"), [(28_800, "8 h"), (5400, "90 min"), (45, "45 s"), (0.5, "0.5 s"), (7_776_001, "7776001 s")]
+    ("seconds", "told"), [(28_800, "8 h"), (5400, "1 h 30 min"), (45, "45 s"), (0.5, "0.5 s"), (7_776_001, "2160 h")]
 )
 def test_a_time_limit_is_told_as_people_write_it(seconds: float, told: str) -> None:
     budget = Budget(RunSettings(max_time=seconds))

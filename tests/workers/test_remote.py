@@ -70,7 +70,7 @@ def test_a_login_is_told_to_nobody(url: str, told: str) -> None:
 
 
 def test_a_url_that_is_an_option_is_refused(remote: Remote) -> None:
-    with pytest.raises(GitError, match="no git repository"):
+    with pytest.raises(GitError, match="is not a git repository"):
         Remote(remote.repository, "--upload-pack=touch x")
 
 

@@ -28,7 +28,7 @@ def test_a_stop_ends_it_soon(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     repository, asked = make_hanging(lab), threading.Event()
     repository.must_end = asked.is_set
     threading.Timer(0.2, asked.set).start()
-    with pytest.raises(GitError, match="git ls-files was ended"):
+    with pytest.raises(GitError, match="git ls-files was stopped"):
         repository.list_unknown_files()
 
 

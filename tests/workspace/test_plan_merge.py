@@ -148,6 +148,6 @@ def test_it_is_told_in_one_line() -> None:
     edit = PlanEdit(added=("4",), removed=("2",), reworded=("3",), changed_when_done=("1",))
     assert edit.describe("login") == (
         "you edited the plan of login: new: story 4; removed: story 2; reworded: story 3; "
-        "done before you reworded it: story 1 (`ralphtool reject 1` reopens it)"
+        "already done before you reworded it: story 1 (`ralphtool reject 1` reopens it)"
     )
     assert PlanEdit(done_tasks=("1",)).describe("login") == ""

@@ -569,7 +569,7 @@ def test_everything_is_back_after_a_run_that_was_killed(user: User, make: Callab
     one_story(user, here, before["files"])
     spoil(user, before["files"])
     os.close(here._lock)  # as the end of a process does
-    assert "back" in user.recover()
+    assert "your files are restored" in user.recover()
     assert differences(before, user.state()) == []
     assert user.recover() == ""
 
@@ -906,7 +906,7 @@ def test_a_merge_under_way_is_one_error_and_nothing_changes(user: User) -> None:
     subprocess.run(["git", "merge", "side"], cwd=user.top, capture_output=True, check=False)
     before, refs = user.state(), user.git("for-each-ref")
     here = user.here()
-    with pytest.raises(TreeBusy, match="under way"):
+    with pytest.raises(TreeBusy, match="is in progress in"):
         here.open("run-1", [])
     let_go(here)
     assert differences(before, user.state()) == []

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from ralphtool.core import files, layout
+from ralphtool.core.durations import format_duration
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
 from ralphtool.workspace import plain_git
@@ -158,7 +159,7 @@ class Repository:
                 if took > self._longest or (took > _SHORT and self.must_end and self.must_end()):
                     os.killpg(process.pid, signal.SIGKILL)
                     process.communicate()
-                    raise GitError(f"git {name} was stopped after {took:.0f} seconds") from None
+                    raise GitError(f"git {name} was stopped after {format_duration(took)}") from None
             except BaseException:
                 process.kill()
                 raise

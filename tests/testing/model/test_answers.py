@@ -67,7 +67,7 @@ def test_an_answer_has_one_call_at_the_most_and_says_so(api: Api) -> None:
         with pytest.raises(RemoteDisconnected):
             ask(model, api, Talk())
         assert len(model.errors) == 1
-        assert "one tool only" in model.errors[0]
+        assert "only one tool" in model.errors[0]
 
 
 def test_what_is_asked_is_kept_for_the_test_to_look_at(model: ModelServer, api: Api, stream: bool) -> None:
