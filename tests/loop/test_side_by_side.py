@@ -673,6 +673,7 @@ def test_a_story_that_is_skipped_while_it_waits_to_be_merged(lab: Lab) -> None:
     run = lab.start()
     assert wait_until(lambda: any(one["type"] == "queued" and one["story"] == "2" for one in lab.events()))
     assert lab.run("skip", "2").exit_code == 0
+    assert wait_until(lambda: of_kind(lab.events(), "steered"))
     (meet(lab) / "go").touch()
     out, _ = run.communicate(timeout=PATIENCE)
     assert list_stories(lab) == ["1"]
