@@ -10,9 +10,9 @@ import pytest
 from msgspec import structs
 from views.night import RUN, Night, a_night
 
+from ralphtool.core.amounts import format_cost, format_duration
 from ralphtool.judging import proof_words
 from ralphtool.record import runs
-from ralphtool.views.amounts import format_cost, format_duration
 from ralphtool.views.report import from_record, junit, learnt, markdown, page
 from ralphtool.views.report.facts import Facts, sum_use
 

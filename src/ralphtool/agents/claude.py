@@ -106,7 +106,7 @@ _WITH_TOOLS = {"ENABLE_TOOL_SEARCH": "false", "MCP_CONNECT_TIMEOUT_MS": "30000"}
 
 
 def _build_sandbox_variables() -> dict[str, str]:
-    """As root, it refuses to skip permissions unless it is told that it runs in a sandbox."""
+    """As root, Claude Code refuses to skip permissions unless this variable says that it runs in a sandbox."""
     return {"IS_SANDBOX": "1"} if os.geteuid() == 0 else {}
 
 

@@ -12,12 +12,12 @@ import msgspec
 from ralphtool import specs
 from ralphtool.cli import arguments, targets
 from ralphtool.core import layout, project, quickjson
+from ralphtool.core.amounts import format_cost, format_tokens
 from ralphtool.core.text import make_printable
 from ralphtool.errors import GitError, InvalidValue, RalphError, shorten
 from ralphtool.history import History
 from ralphtool.record import iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
-from ralphtool.views.amounts import format_cost, format_tokens
 from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.views.terminal.wrapping import echo, glue
 from ralphtool.workspace.git import Repository

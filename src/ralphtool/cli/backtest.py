@@ -10,12 +10,12 @@ import msgspec
 from ralphtool import settings as settings_module
 from ralphtool.cli import arguments
 from ralphtool.core import layout, project, quickjson
+from ralphtool.core.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.core.text import make_printable
 from ralphtool.errors import InvalidValue
 from ralphtool.record import backtest as replayed
 from ralphtool.record import runs, steps
 from ralphtool.record.lines import LineReader
-from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from ralphtool import specs
 from ralphtool.cli import targets
 from ralphtool.cli.run import RunViewer, Signals, make_given_runner
 from ralphtool.core import config, files, gate_commands, project, quickjson
+from ralphtool.core.amounts import format_cost
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import DraftFailed, InvalidValue, TreeBusy, UsageError
 from ralphtool.loop import drafted, drafting
@@ -26,7 +27,6 @@ from ralphtool.loop.run import StopRequest, recover
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
-from ralphtool.views.amounts import format_cost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

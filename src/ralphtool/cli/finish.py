@@ -9,12 +9,12 @@ import click
 from ralphtool.cli import arguments
 from ralphtool.cli.attempts import find_repository
 from ralphtool.core import layout, lifecycle, project
+from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError
 from ralphtool.executors import process
 from ralphtool.loop import finish, pull_request
 from ralphtool.record import change_state
-from ralphtool.views.amounts import pluralize
 from ralphtool.workspace import branch, in_place
 from ralphtool.workspace.protected_state import ProtectedState
 

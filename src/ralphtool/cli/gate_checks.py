@@ -11,12 +11,12 @@ from ralphtool import settings as settings_module
 from ralphtool.cli import detect, gate_causes
 from ralphtool.cli.checks import from_error, is_alive, ok, warning, wrong
 from ralphtool.core import files, gate_commands, secrets
+from ralphtool.core.amounts import format_duration
 from ralphtool.errors import RalphError, SetupFailed
 from ralphtool.executors import gate_run
 from ralphtool.executors.process import Supervisor
 from ralphtool.loop.gate_trial import GateTrial
 from ralphtool.loop.workspace_choice import AGAIN, Findings
-from ralphtool.views.amounts import format_duration
 from ralphtool.workspace import in_place
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ import click
 
 from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.core import project, quickjson
+from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import make_printable
 from ralphtool.errors import UsageError
 from ralphtool.history import History
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.review import review_learnings
-from ralphtool.views.amounts import pluralize
 from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:

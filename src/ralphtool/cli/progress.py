@@ -11,11 +11,11 @@ import msgspec
 
 from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.core import files, project, quickjson
+from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import make_printable
 from ralphtool.errors import CorruptState, UsageError
 from ralphtool.history import History, document, schema
 from ralphtool.history.records import LearningType, PatternType
-from ralphtool.views.amounts import pluralize
 from ralphtool.views.terminal import tables
 
 if TYPE_CHECKING:

@@ -74,13 +74,17 @@ class RunOutput:
         for option, path in (("--junit", self.wanted.junit), ("--report", self.wanted.report)):
             if path is not None:
                 _check_target(option, path, is_dry=is_dry)
-        junit, report = (os.path.realpath(one) if one else None for one in (self.wanted.junit, self.wanted.report))
-        if junit and junit == report:
+        junit_path, report_path = (
+            os.path.realpath(one) if one else None for one in (self.wanted.junit, self.wanted.report)
+        )
+        if junit_path and junit_path == report_path:
             raise UsageError("--junit and --report name the same file: give each its own")
         if self.wanted.report and self.wanted.is_all:
             raise UsageError("--report is about one run: leave it out, and say `ralphtool report CHANGE` for each")
         if self.wanted.report:
-            _check_report_name(self.wanted.report)
+            from ralphtool.cli import report
+
+            report.choose_format(None, self.wanted.report, as_json=False)
         self._may_write = not is_dry
 
     def begin(self, root: str, change: str) -> None:
@@ -236,15 +240,6 @@ def _check_target(option: str, path: str, *, is_dry: bool) -> None:
         raise UsageError(f"{option}: there is no folder {folder}: create it first, or name another file")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(f"{option}: the folder {folder} can't be written to: name a file elsewhere")
-
-
-def _check_report_name(path: str) -> None:
-    from ralphtool.cli import report
-
-    try:
-        report.choose_format(None, path, as_json=False)
-    except UsageError:  # its advice names options of `ralphtool report`
-        raise UsageError(f"--report: {path} has an unknown extension: use .md, .html, .xml or .json") from None
 
 
 def _read(ending: _Ending) -> Facts | NoRun:

@@ -10,10 +10,10 @@ import click
 
 from ralphtool.cli import arguments, targets
 from ralphtool.core import project, quickjson
+from ralphtool.core.amounts import format_recorded_time
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
 from ralphtool.record import overview, questions, steering
-from ralphtool.views.amounts import format_recorded_time
 from ralphtool.views.terminal.wrapping import echo, glue
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralphtool.core import project, quickjson
+from ralphtool.core.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
 from ralphtool.record import runs as records
 from ralphtool.record.run_end import RunEnd
 from ralphtool.views import look
-from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -98,18 +98,10 @@ class ChangeLock:
         return [(self.session_file, self.acquired_at), *[(path, made) for path, made in self.fields["inherits"]]]
 
     def describe(self) -> str:
-        since = f"session {self.session_id} (since {_format_local(self.acquired_at)}"
+        from ralphtool.core.amounts import format_recorded_time  # only messages need it
+
+        since = f"session {self.session_id} (since {format_recorded_time(self.acquired_at) or self.acquired_at}"
         return f"{since}, process {self.owner['pid']})" if self.owner else f"{since})"
-
-
-def _format_local(moment: str) -> str:
-    """As in `2026-03-01 22:00`, in local time, as the views write it."""
-    from datetime import datetime  # only messages need it
-
-    try:
-        return datetime.fromisoformat(moment).astimezone().strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return moment
 
 
 def lock_path(root: str, change: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from ralphtool.core.durations import format_duration
+from ralphtool.core.amounts import format_duration
 
 if TYPE_CHECKING:
     from ralphtool.agents import Runner

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool.core.durations import format_duration
+from ralphtool.core.amounts import format_duration
 from ralphtool.judging.recovery import decide
 from ralphtool.judging.verdict import Verdict
 from ralphtool.record.steps import Expense, rebuild_input, sum_expenses

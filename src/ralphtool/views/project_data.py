@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import settings, specs
 from ralphtool.core import layout, locks
+from ralphtool.core.amounts import pluralize
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import History
 from ralphtool.record import overview as changes_module
 from ralphtool.record import questions, receipts, runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.specs import scaffold
-from ralphtool.views.amounts import pluralize
 from ralphtool.views.terminal.phrases import choose_mark
 from ralphtool.workspace import branch
 

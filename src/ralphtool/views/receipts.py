@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralphtool.core.amounts import pluralize
 from ralphtool.judging.proof_words import describe_proof
-from ralphtool.views.amounts import pluralize
 from ralphtool.views.terminal.phrases import flatten
 
 if TYPE_CHECKING:

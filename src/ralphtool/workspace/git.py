@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from ralphtool.core import files, layout
-from ralphtool.core.durations import format_duration
+from ralphtool.core.amounts import format_duration
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
 from ralphtool.workspace import plain_git

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from ralphtool.core.amounts import format_utc
 from ralphtool.judging.proof_words import describe_proof
-from ralphtool.views.amounts import format_utc
 
 if TYPE_CHECKING:
     from ralphtool.views.report.facts import Facts, ReportStory

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from ralphtool import settings
 from ralphtool.core import layout
+from ralphtool.core.amounts import format_cost, format_duration
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import WORDS
@@ -38,7 +39,6 @@ from ralphtool.record.lines import LineReader
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
-from ralphtool.views.amounts import format_cost, format_duration
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import (
     Facts,

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ralphtool.core.amounts import format_cost, format_duration, format_utc
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.views import look
-from ralphtool.views.amounts import format_cost, format_duration, format_utc
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import render_xml, tag
 

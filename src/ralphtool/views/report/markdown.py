@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ralphtool.core.amounts import format_cost, format_duration, format_time_of_day, format_tokens
 from ralphtool.core.text import fence_visible
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.record.view_parts import ResourceUse
 from ralphtool.views import look
-from ralphtool.views.amounts import format_cost, format_duration, format_time_of_day, format_tokens
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import sum_use
 

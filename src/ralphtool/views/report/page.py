@@ -8,10 +8,7 @@ from __future__ import annotations
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
 
-from ralphtool.judging import proof_words
-from ralphtool.record.view_parts import STORY_STATES
-from ralphtool.views import look
-from ralphtool.views.amounts import (
+from ralphtool.core.amounts import (
     format_cost,
     format_duration,
     format_time_of_day,
@@ -19,6 +16,9 @@ from ralphtool.views.amounts import (
     format_utc,
     pluralize,
 )
+from ralphtool.judging import proof_words
+from ralphtool.record.view_parts import STORY_STATES
+from ralphtool.views import look
 from ralphtool.views.report import formatting, timeline, wording
 from ralphtool.views.report.elements import Css, build_bar, render_html, tag
 from ralphtool.views.report.facts import sum_use

@@ -9,8 +9,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from ralphtool.core.amounts import format_duration, format_time_of_day, pluralize
 from ralphtool.views import look
-from ralphtool.views.amounts import format_duration, format_time_of_day, pluralize
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import tag
 from ralphtool.views.terminal.phrases import describe_gate_time

@@ -7,8 +7,7 @@ from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ralphtool.views import look
-from ralphtool.views.amounts import (
+from ralphtool.core.amounts import (
     format_cost,
     format_day_and_time,
     format_duration,
@@ -16,6 +15,7 @@ from ralphtool.views.amounts import (
     format_tokens,
     pluralize,
 )
+from ralphtool.views import look
 from ralphtool.views.terminal.phrases import ACTIONS
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.binding import Binding
 
 from ralphtool.core import layout
+from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import ChangeNotFound, GitError, RalphError
 from ralphtool.views import project_data as data
-from ralphtool.views.amounts import pluralize
 from ralphtool.views.screen.base import ChoiceDialog, MessageDialog, Navigate, Page, StartRun
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.terminal.phrases import flatten

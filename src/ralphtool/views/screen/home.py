@@ -11,10 +11,10 @@ from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, OptionList, Static
 
+from ralphtool.core.amounts import pluralize
 from ralphtool.errors import RalphError
 from ralphtool.views import look
 from ralphtool.views import project_data as data
-from ralphtool.views.amounts import pluralize
 from ralphtool.views.screen.base import Navigate, Page, RowList, TextDialog, build_row
 from ralphtool.views.screen.chosen import ChosenPage
 from ralphtool.views.screen.preview import describe_run, render_preview

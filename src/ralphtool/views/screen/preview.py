@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 from rich.text import Text
 
+from ralphtool.core.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.record import runs
 from ralphtool.views import look
-from ralphtool.views.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.views.screen.base import build_row
 from ralphtool.views.screen.record import render_task, split_lines
 from ralphtool.views.terminal.phrases import flatten, format_story, render_mark

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.text import Text
 
 from ralphtool import agents
+from ralphtool.core.amounts import format_duration, pluralize
 from ralphtool.record.events import Agent, Gate, IterationStarted, WorkerJoined
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
-from ralphtool.views.amounts import format_duration, pluralize
 from ralphtool.views.terminal.drawing import truncate
 from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (

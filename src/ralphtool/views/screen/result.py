@@ -9,12 +9,12 @@ from textual.binding import Binding
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from ralphtool.core.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.record import runs
 from ralphtool.views import look
 from ralphtool.views import project_data as data
-from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.screen.base import Navigate, Page
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun, render_receipt

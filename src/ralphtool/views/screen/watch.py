@@ -11,10 +11,10 @@ from textual.containers import Horizontal, Vertical
 from textual.widgets import OptionList, RichLog, Static
 from textual.widgets.option_list import Option
 
+from ralphtool.core.amounts import pluralize
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.record import runs, steering
 from ralphtool.views import project_data as data
-from ralphtool.views.amounts import pluralize
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
 from ralphtool.views.screen.diff import DiffTarget
 from ralphtool.views.screen.record import FollowedRun

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.agents import Failure, Message, Output, Result, Tool, Usage
+from ralphtool.core.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.core.text import can_write_unicode
 from ralphtool.record.event_parts import Durations
 from ralphtool.record.view_parts import ResourceUse
 from ralphtool.views import look
-from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.receipts import describe_receipt
 from ralphtool.views.terminal import phrases
 from ralphtool.views.terminal.phrases import flatten

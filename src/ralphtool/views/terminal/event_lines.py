@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ralphtool import agents, workspace
+from ralphtool.core.amounts import format_duration, pluralize
 from ralphtool.record.events import (
     Agent,
     Answered,
@@ -35,7 +36,6 @@ from ralphtool.record.events import (
     WorkspaceChosen,
 )
 from ralphtool.views import look
-from ralphtool.views.amounts import format_duration, pluralize
 from ralphtool.views.receipts import count_removed, describe_receipt
 from ralphtool.views.terminal.phrases import (
     ACTIONS,

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.judging import proof_words
 from ralphtool.views import look
-from ralphtool.views.amounts import pluralize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

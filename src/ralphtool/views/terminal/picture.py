@@ -13,6 +13,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
+from ralphtool.core.amounts import format_cost, format_duration, format_stopwatch, format_tokens, pluralize
 from ralphtool.core.text import can_write_unicode
 from ralphtool.judging.proof_words import SHORT_WORDS
 from ralphtool.record.events import (
@@ -36,7 +37,6 @@ from ralphtool.record.events import (
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import look
-from ralphtool.views.amounts import format_cost, format_duration, format_stopwatch, format_tokens, pluralize
 from ralphtool.views.terminal.drawing import build_console, truncate
 from ralphtool.views.terminal.event_lines import format_gate_result, name_change, render_agent_event
 from ralphtool.views.terminal.phrases import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, TypeVar
 
+from ralphtool.core.amounts import format_stopwatch
 from ralphtool.record.events import Gate, WorkerJoined
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
-from ralphtool.views.amounts import format_stopwatch
 from ralphtool.views.terminal.event_lines import describe_event
 from ralphtool.views.terminal.phrases import format_story
 from ralphtool.views.terminal.styled import assemble

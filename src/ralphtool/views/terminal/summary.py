@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from ralphtool.core.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.judging.proof_words import WORDS, count_states, describe_short_counts
 from ralphtool.views import look
-from ralphtool.views.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.views.terminal.phrases import (
     LONGEST_WHY,
     choose_mark,

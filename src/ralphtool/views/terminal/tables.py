@@ -13,8 +13,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from ralphtool.core.amounts import format_duration, format_recorded_time
 from ralphtool.core.text import can_write_unicode, make_printable
-from ralphtool.views.amounts import format_duration, format_recorded_time
 from ralphtool.views.look import ATTEMPTS
 
 if TYPE_CHECKING:

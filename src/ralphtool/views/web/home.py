@@ -6,11 +6,11 @@ import os
 from typing import TYPE_CHECKING
 
 from ralphtool.core import locks
+from ralphtool.core.amounts import format_cost, pluralize
 from ralphtool.errors import RalphError, from_os_error
 from ralphtool.record import runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import project_data
-from ralphtool.views.amounts import format_cost, pluralize
 from ralphtool.views.report import formatting
 from ralphtool.views.report.elements import build_bar, tag
 from ralphtool.views.web.panels import build_button, build_moment, build_sign, build_state

@@ -8,9 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool import agents
-from ralphtool.judging import proof_words
-from ralphtool.views import look
-from ralphtool.views.amounts import (
+from ralphtool.core.amounts import (
     format_cost,
     format_day_and_time,
     format_duration,
@@ -19,6 +17,8 @@ from ralphtool.views.amounts import (
     format_utc,
     pluralize,
 )
+from ralphtool.judging import proof_words
+from ralphtool.views import look
 from ralphtool.views.report import formatting
 from ralphtool.views.report.elements import build_bar, tag
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ralphtool
-from ralphtool.views import amounts
+from ralphtool.core import amounts
 
 DURATIONS = [
     (0, "0 s"),

@@ -1,15 +1,28 @@
-"""How every view writes durations, times, costs and counts. The commands use it as well.
+"""How every view and every message writes durations, times, costs and counts.
 
-Only one import at the top: `ralphtool watch` and `ralphtool list` must start quickly.
+No imports at the top: `ralphtool watch` and `ralphtool list` must start quickly.
 """
-
-from __future__ import annotations
-
-from ralphtool.core.durations import format_duration as format_duration
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
+
+
+def format_duration(seconds: float) -> str:
+    """As in `4.2 s`, `45 s`, `2 min 03 s`, `31 min`, `1 h 05 min`."""
+    if 0 < seconds < 9.95:
+        return f"{max(seconds, 0.1):.1f}".removesuffix(".0") + " s"
+    whole = int(max(seconds, 0) + 0.5)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return _join_units(whole // 60, "min", whole % 60, "s")
+    minutes = (whole + 30) // 60
+    return _join_units(minutes // 60, "h", minutes % 60, "min")
+
+
+def _join_units(large: int, unit: str, small: int, rest: str) -> str:
+    return f"{large} {unit} {small:02} {rest}" if small else f"{large} {unit}"
 
 
 def format_stopwatch(passed: float) -> str:
@@ -64,7 +77,7 @@ def format_recorded_time(moment: str) -> str:
         return ""
 
 
-def _convert_to_local(seconds: float) -> datetime:
+def _convert_to_local(seconds: float) -> "datetime":
     from datetime import UTC, datetime
 
     return datetime.fromtimestamp(seconds, UTC).astimezone()
