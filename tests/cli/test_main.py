@@ -89,6 +89,7 @@ def test_show_has_stories_tasks_scenarios_and_the_holder(project: Ralph) -> None
     shown = project.run("show", "add-login").stdout
     for text in ("locked by session s1", "[ ] 1. Set up 1/2", "    [x] 1.1  Make the folder", "auth / Login"):
         assert text in shown
+    assert re.search(r"locked by session s1 \(since \d{4}-\d\d-\d\d \d\d:\d\d\)", shown)  # as people write times
     for clause in ("given a known user", "when the password is right", "then the user is in"):
         assert clause in shown
     project.agent("session", "flush")
