@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ralphtool.core import files
 from ralphtool.judging import testresults
-from ralphtool.judging.gates import GateResult
+from ralphtool.judging.gates import GateResult, describe_tally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,7 +69,7 @@ def _build_result(
         why="" if has_ended else ended.why,
         seconds=ended.seconds,
         failed=None if ok or not has_ended else _find_failed(own, output, root, written),
-        tally=_describe_tally(tests.counts) if tests else None,
+        tally=_describe_counts(tests.counts) if tests else None,
         log=log,
         tests=tests,
     )
@@ -126,9 +126,8 @@ def _find_failed(reports: Sequence[str], output: bytes, root: str, written: Sequ
     return tuple(sorted(failed)) if failed else None
 
 
-def _describe_tally(tally: Counts) -> str:
-    parts = [(tally.passed, "passed"), (tally.failed, "failed"), (tally.skipped, "skipped")]
-    return ", ".join(f"{number} {word}" for number, word in parts if number) or "no tests"
+def _describe_counts(found: Counts) -> str:
+    return describe_tally(found.passed, found.failed, found.skipped)
 
 
 def read_last_output(results: Sequence[GateResult]) -> str:

@@ -77,6 +77,11 @@ def build_key(tree: str | None, commands: Sequence[str]) -> str:
     return hashlib.sha256("\0".join([_READING, tree or "", *commands]).encode("utf-8", "replace")).hexdigest()
 
 
+def describe_tally(passed: int, failed: int, skipped: int = 0) -> str:
+    parts = [(passed, "passed"), (failed, "failed"), (skipped, "skipped")]
+    return ", ".join(f"{number} {word}" for number, word in parts if number) or "no tests"
+
+
 def build_baseline(key: str, results: Sequence[GateResult]) -> Baseline:
     return Baseline(
         key,

@@ -20,7 +20,6 @@ from ralphtool.loop import (
     briefing,
     iteration_events,
     judgement,
-    last_check,
     outcome,
     plan_edits,
     prompt,
@@ -31,6 +30,7 @@ from ralphtool.loop import (
 )
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.budget import Budget, RemainingBudget
+from ralphtool.loop.last_check import TipGates
 from ralphtool.loop.listener import Listener
 from ralphtool.loop.outcome import Iteration
 from ralphtool.loop.roster import Roster, find_quota_limit
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from ralphtool.executors import Executor, StoryExecutor
     from ralphtool.history.analyzer import AttemptContext
-    from ralphtool.judging.gates import GateResult
     from ralphtool.judging.recovery import RecoveryContext
     from ralphtool.judging.verdict import Verdict
     from ralphtool.loop.change import Change
@@ -107,8 +106,7 @@ class Loop:
         self.reason = ""  # why there is no next iteration
         self.answer_deadline: float | None = None  # when a wait for answers ends
         self.is_abandoned = False  # a person skipped or accepted the current story
-        self.proven_tree: str | None = None  # of the last story completed in this run
-        self.last_results: Sequence[GateResult] = ()  # of its gates
+        self.tip_gates = TipGates(self.change, is_boxed=bool(parts.box))
 
     def run(self) -> RunEnded:
         """Runs iterations until nothing is left to do, or a limit is reached."""
@@ -129,6 +127,7 @@ class Loop:
 
     def _finish(self, started: Started, report: Report) -> None:
         """Judges an iteration, decides what happens next, and does it."""
+        self.tip_gates.add_iteration(started.change, started.assignment.gates, report.baseline)
         iteration = self._judge(started, report)
         self._log_iteration(iteration)
         self._act(started.change, iteration)
@@ -433,7 +432,7 @@ class Loop:
         self.roster.mark_available(self.roster.find(iteration.assignment.agent), iteration.report.quotas)
         made = outcome.settle(change, iteration)
         if made.tree:
-            self.proven_tree, self.last_results = made.tree, iteration.report.results
+            self.tip_gates.add_story(made.tree, iteration.report.results)
         self._carry_out(change, made, iteration.story.title, iteration.assignment.number)
 
     def _postpone(self, change: Change, iteration: Iteration) -> None:
@@ -485,10 +484,9 @@ class Loop:
     def _check_tip(self) -> LastCheck | None:
         if not self.parts.gates or self._is_stopped():
             return None
-        known = last_check.find_known_results(self.change, self.proven_tree, self.last_results)
         folder = os.path.join(self.parts.folder, "tip")
-        results = known or self.parts.executor.check_tip(self.parts.gates, folder, self._is_stopped)
-        return last_check.build(self.change.workspace.tip, results) if results else None
+        run = partial(self.parts.executor.check_tip, self.parts.gates, folder, self._is_stopped)
+        return self.tip_gates.check(run)
 
 
 def _spell(moment: float) -> str:
