@@ -59,6 +59,10 @@ _ORDER = (
 # People give reasons, and write sentences.
 _TOLD = r"(?i)\b(?:because|whenever|when|if|only|means)\b"
 _SENTENCE = r"(?i)\b(?:the|an?|is|are|every)\b|;\s|\.\s*$"
+# Lines without a sentence's structure: an identifier at the start, or hardly any small words.
+_IDENTIFIER = r"^\W*[a-z]{2,}[A-Z]\w*\b(?!`)"
+_MOST_TERSE = 8  # words; longer texts with so few small words may be in another language
+_FEW_SMALL_WORDS = 0.2
 _PROGRAM = r"^\W*[a-z][\w./-]*(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"
 
 
@@ -105,7 +109,7 @@ def match_texts(one: str, other: str, weight: Weight, same_fingerprint: bool = F
     if same_fingerprint and (_is_output(one) or not _is_prose(one) or pair.has_same_numbers()):
         return Match("same", 1.0)
     score = pair.score()
-    if score >= SAME and not pair.is_shared() and _are_output(one, other):
+    if score >= SAME and (_are_output(one, other) and not pair.is_equal() or _are_terse(one, other) and not pair.is_shared()):
         score = SAME - 0.01  # programs don't reword messages: it is another failure
     if score >= LIKELY and are_opposite(left, right, flips):
         return Match("related", LIKELY - 0.01, is_opposite=True)
@@ -148,6 +152,19 @@ def _are_output(one: str, other: str) -> bool:
     if not _may_be_output(one) or not _may_be_output(other):
         return False
     return _is_surely_output(one) or _is_surely_output(other)
+
+
+def _are_terse(one: str, other: str) -> bool:
+    """Whether both may be messages of programs that contain no trace of a person."""
+    return all(_is_terse(strip_colours(text[:MOST_READ])) for text in (one, other))
+
+
+def _is_terse(text: str) -> bool:
+    if not text.isascii() or "`" in text or any(_has_pattern(trace, text) for trace in (_ADVICE, _TOLD, _ORDER)):
+        return False
+    if _has_pattern(_IDENTIFIER, text) or (_has_pattern(r"\d", text) and not _has_pattern(_SENTENCE, text)):
+        return True
+    return len(text.split()) <= _MOST_TERSE and _measure_small_words(text) <= _FEW_SMALL_WORDS
 
 
 def _may_be_output(text: str) -> bool:
@@ -215,6 +232,7 @@ class _Pair:
 
     def __init__(self, left: ParsedText, right: ParsedText, weight: Weight, flips: dict[str, str]) -> None:
         # opposites are about the same thing; whether they deny each other is checked separately
+        self._flips = flips
         known = _find_typos(left, right, weight).union(flips, flips.values())
         self._left, self._right = _Side(left, right, known, weight), _Side(right, left, known, weight)
 
@@ -235,9 +253,14 @@ class _Pair:
         moved = [(one, other) for one, other in moved if one != other]
         return len(moved) <= _MOST_RENAMED and any(one in left.names or other in right.names for one, other in moved)
 
+    def is_equal(self) -> bool:
+        """Whether the texts have the same words in the same order."""
+        left, right = ([unit.key for unit, _ in side.units] for side in (self._left, self._right))
+        return left == right
+
     def is_shared(self) -> bool:
-        """Whether the texts share all their words."""
-        return all(is_shared for side in (self._left, self._right) for _, is_shared in side.units)
+        """Whether the texts share all their words, and none of these is replaced by its opposite."""
+        return not self._flips and all(is_shared for side in (self._left, self._right) for _, is_shared in side.units)
 
     def has_same_numbers(self) -> bool:
         return self._left.numbers == self._right.numbers
