@@ -180,6 +180,9 @@ def test_what_denies_in_other_words_is_no_repeat(one: str, other: str) -> None:
         ("Did not hear from 10.2.3.4", "Did not hear from 192.168.7.8"),
         ("Not enough room for rdd_21_2 (4.2 KB so far)", "Not enough room for rdd_3_40 (17 MB so far)"),
         ("attempt_1445_0020_m_000001_0: Committed", "attempt_1502_0001_m_000321_1: Committed"),
+        ("opened for the user by (uid=0)", "opened for the user by (uid=500)"),
+        ("size of the lower part of it.........0 (0M)", "size of the lower part of it.........3 (8M)"),
+        ("lent the card 00:1a:2b:3c:4d:5e to it", "lent the card 00:1a:2b:3c:4d:5f to it"),
     ],
 )
 def test_a_line_of_a_program_is_known_by_its_fingerprint(one: str, other: str) -> None:
@@ -193,6 +196,16 @@ def test_a_line_of_a_program_is_known_by_its_fingerprint(one: str, other: str) -
         ("interrupt: illegal instruction 0", "interrupt: privileged instruction 0"),
         ("Closed the channel to 10.2.3.4 at once", "Closed the session to 10.2.3.4 at once"),
         ("FATAL ERROR: Reached heap limit in zone 7", "FATAL ERROR: Reached stack limit in zone 7"),
+        ("page fault", "page fault: write to read-only memory.....1"),
+        ("startUpload begin", "startUpload end"),
+        ("onKey code=3 flags=2b000002 down true", "onKey code=3 flags=2b000002 down false"),
+        ("showPanel,inCall =false,isOn = true", "showPanel,inCall =false,isOn = false"),
+        ("initConsent the consent is true", "initConsent the consent switch is open, start push consent data!"),
+        ("countSteps steps is 0", "countSteps steps is 0, syncs is 0"),
+        ("Starting PackageInstaller finalization.", "PackageInstaller service starts successfully."),
+        ("total of 1 disk error(s) corrected", "total of 1 disk error(s) corrected over 2487 seconds"),
+        ("tar: b.tar: Cannot open: No such file or directory", "tar: a/a.tar: Cannot open: No such file or directory"),
+        ("a.c:3: error: expected ')' before '}' token", "a.c:9: error: expected ',' before '}' token"),
     ],
 )
 def test_lines_of_programs_are_not_the_same_by_likeness(one: str, other: str) -> None:

@@ -52,13 +52,20 @@ _MACHINE = (
     r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b0[xX][0-9a-fA-F]{3,}|\b[A-Za-z]{2,30}_-?\d+(?:_\w{1,20}|\d{3})|"
     r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-|\b(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{8,40}\b"
 )
+# Names with values, a name before two colons, and dots up to a value: no sentence has these.
+_RECORD = (
+    r"\(\w{1,40}=[^\s)]{0,80}\)|\w=\S{0,80}[ ,;]{1,3}\w{1,40}=\S|\w ?\.{4,} ?\w|\w\(s\)|"
+    r"^\W*[\w.-]{2,40}(?:\[\d+\])?: [\w ]{2,60}: \S|"
+    r"\b[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}\b"
+)
 _ORDER = (
     r"(?i)\b(?:must|should|ha(?:s|ve) to|needs|always|never|don't|avoid|instead|unless|otherwise)\b|"
     r"^\W*(?:use|set|run|keep|limit|raise|add|make|give|put|point|the)\s+[\w`'\"]|\buse `"
 )
 # People give reasons, and write sentences.
-_TOLD = r"(?i)\b(?:because|whenever|when|if|only|means)\b"
+_TOLD = r"(?i)(?<!-)\b(?:because|whenever|when|if|only|means)\b"
 _SENTENCE = r"(?i)\b(?:the|an?|is|are|every)\b|;\s|\.\s*$"
+_QUOTED_MARK = r"['\"`\u2018\u201c]([^\w\s'\"`]{1,3})['\"`\u2019\u201d]"
 # Lines without a sentence's structure: an identifier at the start, or hardly any small words.
 _IDENTIFIER = r"^\W*[a-z]{2,}[A-Z]\w*\b(?!`)"
 _MOST_TERSE = 8  # words; longer texts with so few small words may be in another language
@@ -109,8 +116,8 @@ def match_texts(one: str, other: str, weight: Weight, same_fingerprint: bool = F
     if same_fingerprint and (_is_output(one) or not _is_prose(one) or pair.has_same_numbers()):
         return Match("same", 1.0)
     score = pair.score()
-    if score >= SAME and (_are_output(one, other) and not pair.is_equal() or _are_terse(one, other) and not pair.is_shared()):
-        score = SAME - 0.01  # programs don't reword messages: it is another failure
+    if score >= SAME and _is_another_message(one, other, pair):
+        score = SAME - 0.01
     if score >= LIKELY and are_opposite(left, right, flips):
         return Match("related", LIKELY - 0.01, is_opposite=True)
     return Match(_find_level(score), score)
@@ -129,7 +136,7 @@ def _normalize(text: str) -> str:
 
 
 def _is_output(text: str) -> bool:
-    if _has_pattern(_MACHINE, text) and not _has_pattern(_ORDER, text):
+    if (_has_pattern(_MACHINE, text) or _has_pattern(_RECORD, text)) and not _has_pattern(_ORDER, text):
         return True
     return _has_pattern(_OUTPUT, text) and not _has_pattern(_ADVICE, text)
 
@@ -154,6 +161,18 @@ def _are_output(one: str, other: str) -> bool:
     return _is_surely_output(one) or _is_surely_output(other)
 
 
+def _is_another_message(one: str, other: str, pair: _Pair) -> bool:
+    """Whether both are output of programs, which don't reword their messages: other words are another failure."""
+    if _are_output(one, other):
+        return not pair.is_equal() or _find_quoted_marks(one) != _find_quoted_marks(other)
+    return _are_terse(one, other) and not pair.is_shared()
+
+
+def _find_quoted_marks(text: str) -> list[str]:
+    """The punctuation in quotes, which is not a word: "expected ';'"."""
+    return compile_pattern(_QUOTED_MARK).findall(text[:MOST_READ])
+
+
 def _are_terse(one: str, other: str) -> bool:
     """Whether both may be messages of programs that contain no trace of a person."""
     return all(_is_terse(strip_colours(text[:MOST_READ])) for text in (one, other))
@@ -174,7 +193,11 @@ def _may_be_output(text: str) -> bool:
         return not _has_pattern(_ORDER, text)
     if _has_pattern(_SURELY_OUTPUT, text):
         return not _has_pattern(_ORDER, text) and not _has_pattern(_TOLD, text)
-    if any(_has_pattern(one, text) for one in (_ADVICE, _TOLD)) or _measure_small_words(text) >= _MOST_SMALL_WORDS:
+    if any(_has_pattern(one, text) for one in (_ADVICE, _TOLD)):
+        return False
+    if _has_pattern(_PROGRAM, text) and _has_pattern(_OUTPUT, text):
+        return True
+    if _measure_small_words(text) >= _MOST_SMALL_WORDS:
         return False
     if _has_pattern(_OUTPUT, text) or _has_pattern(_NAMED, text):
         return True
