@@ -110,6 +110,7 @@ def test_the_same_failure_elsewhere(one: str, other: str) -> None:
         ("gpu2 fell off the bus", "gpu7 fell off the bus"),
         ("refused by db7.example.com:5432", "refused by 10.3.4.5:5432"),
         ("denied; rhost=mail-17.example.co.uk user=root", "denied; rhost=10.2.3.4 user=root"),
+        ("TASK [Install] fatal: [test-1] rc=1", "TASK [Install] fatal: [web-2] rc=1"),
         ("denied; rhost=gateway3 user=root", "denied; rhost=10.2.3.4 user=root"),
         ("lookup of a.dyn.example.net [10.2.3.4] failed", "lookup of b.example.org [10.9.9.9] failed"),
         ("asked ns1.example.com for it", "asked ns2.example.com for it"),

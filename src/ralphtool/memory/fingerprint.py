@@ -293,7 +293,8 @@ def _strip_number(match: re.Match[str]) -> str:
 
 
 def _mask_unless_versioned(match: re.Match[str]) -> str:
-    return match[0] if _is_versioned(match[0].rstrip("0123456789")) else PLACE
+    """After a word for a machine, a name like python3 is still a product; test-3 is a machine."""
+    return match[0] if match[0].isalnum() and _is_versioned(match[0].rstrip("0123456789")) else PLACE
 
 
 def _is_versioned(name: str) -> bool:

@@ -65,6 +65,7 @@ _ORDER = (
 )
 # People give reasons, and write sentences.
 _TOLD = r"(?i)(?<!-)\b(?:because|whenever|when|if|only|means)\b"
+_ABOUT = r"(?i)\b(?:it|we|you|this|works?|enough|too|defaults?|settings?)\b|`"
 _SENTENCE = r"(?i)\b(?:the|an?|is|are|every)\b|;\s|\.\s*$"
 _ARTICLES = ("a", "an", "the")
 _QUOTED_MARK = r"['\"`\u2018\u201c]([^\w\s'\"`]{1,3})['\"`\u2019\u201d]"
@@ -72,7 +73,7 @@ _QUOTED_MARK = r"['\"`\u2018\u201c]([^\w\s'\"`]{1,3})['\"`\u2019\u201d]"
 _IDENTIFIER = r"^\W*[a-z]{2,}[A-Z]\w*\b(?!`)"
 _MOST_TERSE = 8  # words; longer texts with so few small words may be in another language
 _FEW_SMALL_WORDS = 0.2
-_PROGRAM = r"^\W*(?:[a-z][\w./-]*|[A-Z]\w*[a-z][A-Z]\w*)(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"
+_PROGRAM = r"^\W*(?:[a-z][\w./-]*|[A-Z]\w{0,40}[a-z][A-Z]\w{0,40})(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"
 
 
 class Match:
@@ -138,7 +139,9 @@ def _normalize(text: str) -> str:
 
 
 def _is_output(text: str) -> bool:
-    if _is_record(text) and not _has_pattern(_ORDER, text):
+    if _has_pattern(_MACHINE, text) and not _has_pattern(_ORDER, text):
+        return True
+    if _has_pattern(_RECORD, text) and not any(_has_pattern(trace, text) for trace in (_ADVICE, _ORDER, _TOLD, _ABOUT)):
         return True
     return _has_pattern(_OUTPUT, text) and not _has_pattern(_ADVICE, text)
 
