@@ -93,6 +93,77 @@ def test_the_same_failure_elsewhere(one: str, other: str) -> None:
 @pytest.mark.parametrize(
     ("one", "other"),
     [
+        ("link up on 00:1A:2b:3c:4d:5e", "link up on de:ad:be:ef:00:01"),
+        ("port 001a.2b3c.4d5e blocked", "port dead.beef.0001 blocked"),
+        ("port 4f:3a:00:11:22:33:44:55 left", "port 00:3a:00:11:22:33:44:ff left"),
+        ("pci 0000:3b:00.0 failed", "pci 0000:af:1f.2 failed"),
+        ("link error at tree-0T00:00:2:1", "link error at tree-1T00:01:3:6"),
+        ("board 085E04A8B27CFFFF0702 lost", "board 04A78237922FEFFF040E lost"),
+        ("patch AB3161949 skipped", "patch AB2808679 skipped"),
+        ("mount failed on fsnode136", "mount failed on fsnode23"),
+        ("web-front012 left", "web-front3456 left"),
+        ("slot J08 is empty", "slot J17 is empty"),
+        ("node-D4 is down", "node-D1 is down"),
+        ("domain pool14_local is full", "domain pool7_local is full"),
+        ("disk /dev/sda1 is full", "disk /dev/sda3 is full"),
+        ("enp3s0: link up", "enp0s31: link up"),
+        ("gpu2 fell off the bus", "gpu7 fell off the bus"),
+        ("refused by db7.example.com:5432", "refused by 10.3.4.5:5432"),
+        ("denied; rhost=mail-17.example.co.uk user=root", "denied; rhost=10.2.3.4 user=root"),
+        ("TASK [Install] fatal: [test-1] rc=1", "TASK [Install] fatal: [web-2] rc=1"),
+        ("denied; rhost=gateway3 user=root", "denied; rhost=10.2.3.4 user=root"),
+        ("lookup of a.dyn.example.net [10.2.3.4] failed", "lookup of b.example.org [10.9.9.9] failed"),
+        ("asked ns1.example.com for it", "asked ns2.example.com for it"),
+        ("call from RACK-SRV-41/10.0.0.17 to RACK-SRV-39:9000", "call from RACK-SRV-2/10.0.0.18 to RACK-SRV-4:9000"),
+        ("0000001f@2019/3/7:04:05:06.789 started", "00000020@2019/11/27:14:05:06.001 started"),
+        ("(stack @0x7f3a2b1c0d @0x7f3a2b1d22)", "(stack @0x7f00aa1c0d @0x7f00aa1d22)"),
+        ("read 2.5 MBytes at 12 Mbit/s, 2.4GHz", "read 120 KBytes at 900 kbit/s, 800 MHz"),
+        ("loss 1.2e-05 with a heap of 512m", "loss 3e+10 with a heap of 2g"),
+    ],
+)
+def test_the_same_failure_on_another_machine(one: str, other: str) -> None:
+    assert fingerprint(one) == fingerprint(other), (mask(one), mask(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("codec utf8", "codec utf16"),
+        ("sha256 differs", "sha512 differs"),
+        ("type int32", "type int64"),
+        ("cast to float16", "cast to float32"),
+        ("py311: failed", "py312: failed"),
+        ("python311: failed", "python312: failed"),
+        ("postgres14 is down", "postgres15 is down"),
+        ("node18 is missing", "node20 is missing"),
+        ("base32 of it", "base64 of it"),
+        ("aes-128-gcm is off", "aes-256-gcm is off"),
+        ("log4j1 found", "log4j2 found"),
+        ("http2 frame", "http3 frame"),
+        ("E501 line", "E502 line"),
+        ("F401 unused", "F811 unused"),
+        ("svn: E155004: locked", "svn: E170013: locked"),
+        ("test12 failed", "test13 failed"),
+        ("test_login_2 failed", "test_login_3 failed"),
+        ("step12 failed", "step13 failed"),
+        ("error404 in it", "error500 in it"),
+        ("fsnode131 is full", "fsnode is full"),
+        ("cart_spec.rb:10", "user_spec.rb:10"),
+        ("main.rs:10: boom", "cart.rs:10: boom"),
+        ("undefined user.profile.id", "undefined user.cart.id"),
+        ("no package shop.api.net", "no package shop.web.net"),
+        ("at java.net.Socket.open", "at java.net.Url.open"),
+        ("unknown host 'cdn.example.com'", "unknown host 'db.example.com'"),
+        ("APP-ERR-0042 again", "APP-ERR-0043 again"),
+    ],
+)
+def test_a_number_that_is_part_of_a_name_is_kept(one: str, other: str) -> None:
+    assert fingerprint(one) != fingerprint(other), (mask(one), mask(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
         ("No module named 'yaml'", "No module named 'toml'"),
         ("src/a/auth.py:12: boom", "src/a/cart.py:12: boom"),
         ("error TS2345: bad", "error TS2322: bad"),
@@ -164,7 +235,21 @@ def test_a_package_within_itself() -> None:
 # Each piece is repeated: the beginning of a volatile part, or a part whose end never comes.
 HOSTILE = [
     *("a/", "'/", "http://", "a.", "a@", "1:", "0x", "1-", "12345678-", "f::1", "Jan 1 ", "tmp_", "bcdfgh-", "aB1"),
-    *("\x1b[0;", "[ ", "::a[", ".,", "1 s", "GET /a 404 "),
+    *(
+        "\x1b[0;",
+        "[ ",
+        "::a[",
+        ".,",
+        "1 s",
+        "GET /a 404 ",
+        "a-a.",
+        "a1.com.",
+        "ab:",
+        "0a:",
+        "0A:1:",
+        "host=",
+        "node a-",
+    ),
 ]
 
 

@@ -180,6 +180,9 @@ def test_what_denies_in_other_words_is_no_repeat(one: str, other: str) -> None:
         ("Did not hear from 10.2.3.4", "Did not hear from 192.168.7.8"),
         ("Not enough room for rdd_21_2 (4.2 KB so far)", "Not enough room for rdd_3_40 (17 MB so far)"),
         ("attempt_1445_0020_m_000001_0: Committed", "attempt_1502_0001_m_000321_1: Committed"),
+        ("opened for the user by (uid=0)", "opened for the user by (uid=500)"),
+        ("size of the lower part of a.........0 (0M)", "size of the lower part of a.........3 (8M)"),
+        ("lent the card 00:1a:2b:3c:4d:5e to a port", "lent the card 00:1a:2b:3c:4d:5f to a port"),
     ],
 )
 def test_a_line_of_a_program_is_known_by_its_fingerprint(one: str, other: str) -> None:
@@ -193,6 +196,19 @@ def test_a_line_of_a_program_is_known_by_its_fingerprint(one: str, other: str) -
         ("interrupt: illegal instruction 0", "interrupt: privileged instruction 0"),
         ("Closed the channel to 10.2.3.4 at once", "Closed the session to 10.2.3.4 at once"),
         ("FATAL ERROR: Reached heap limit in zone 7", "FATAL ERROR: Reached stack limit in zone 7"),
+        ("relay: link to 10.2.3.4 closed", "relay: link from 10.2.3.4 closed"),
+        ("ClusterDisk: There is no mirror for pool disk7", "ClusterDisk: There is no server for pool disk7"),
+        ("Alarm{aa90550 type 3 when 50914} was set", "Alarm{aa90550 type 3 when 50914} was lost"),
+        ("page fault", "page fault: write to read-only memory.....1"),
+        ("startUpload begin", "startUpload end"),
+        ("onKey code=3 flags=2b000002 down true", "onKey code=3 flags=2b000002 down false"),
+        ("showPanel,inCall =false,isOn = true", "showPanel,inCall =false,isOn = false"),
+        ("initConsent the consent is true", "initConsent the consent switch is open, start push consent data!"),
+        ("countSteps steps is 0", "countSteps steps is 0, syncs is 0"),
+        ("Starting PackageInstaller finalization.", "PackageInstaller service starts successfully."),
+        ("total of 1 disk error(s) corrected", "total of 1 disk error(s) corrected over 2487 seconds"),
+        ("tar: b.tar: Cannot open: No such file or directory", "tar: a/a.tar: Cannot open: No such file or directory"),
+        ("a.c:3: error: expected ')' before '}' token", "a.c:9: error: expected ',' before '}' token"),
     ],
 )
 def test_lines_of_programs_are_not_the_same_by_likeness(one: str, other: str) -> None:
@@ -204,6 +220,12 @@ def test_equal_fingerprints_decide_for_output_and_not_for_advice() -> None:
     assert level(one, other) != "same"
     assert level(one, other, same_fingerprint=True) == "same"
     assert level("Set the timeout to 30 s", "Set the timeout to 60 s", same_fingerprint=True) != "same"
+    for advice in (
+        "It works with (size=%s)",
+        "The pool has max=%s, min=1",
+        "max=%s, min=1 is enough for all of the tests",
+    ):
+        assert level(advice % 10, advice % 20, same_fingerprint=True) != "same"
     swapped = "Node 18 is needed, Node 20 breaks it", "Node 20 is needed, Node 18 breaks it"
     assert level(*swapped, same_fingerprint=True) != "same"
 

@@ -1,7 +1,8 @@
 """Distinguishes failures: the parts that change from run to run are masked, and the rest makes a fingerprint.
 
-Addresses, ids, times, counters, versions and the folders of paths are masked. What distinguishes failures is kept:
-names in quotes, the file's own name, error codes, HTTP statuses, exit statuses and signals.
+Addresses, host names, ids, times, counters, versions and the folders of paths are masked. What distinguishes failures
+is kept: names in quotes, the file's own name, error codes, HTTP statuses, exit statuses and signals, and names whose
+number is a part of them, such as utf8 and int64.
 
 No pattern starts in the middle of a match of its own kind, and none backtracks, so the time is linear for any text.
 """
@@ -25,14 +26,23 @@ _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]{0,6}+"
 # The alphabet of the random suffixes in Kubernetes: no vowels, so that no words appear.
 _POD = "[bcdfghjklmnpqrstvwxz2456789]"
 _UNIT = (
-    r"(?:ms|[µμun]s|s|secs?|seconds?|millis(?:econds?)?|mins?|minutes?|hrs?|hours?|days?|[kKMGTP]i?[Bb](?:/s|ps)?|B|bytes?|%|"
-    r"[AaPp][Mm]|UTC|GMT|CES?T|[PECM][SD]T)"
+    r"(?:ms|[µμun]s|s|secs?|seconds?|millis(?:econds?)?|mins?|minutes?|hrs?|hours?|days?|"
+    r"[kKMGTP]i?[Bb](?:ytes?|its?)?(?:/s(?:ec)?|ps)?|B|bytes?|bits?|bps|[kKMGT]?Hz|%|[AaPp][Mm]|UTC|GMT|CES?T|[PECM][SD]T)"
 )
 # Things that machines have many of: the number after one identifies it, and says nothing about the failure.
 _COUNTED = (
-    r"(?:broadcast|client|consumer|container|cpu|disk|eth|executor|host|job|loop|lun|node|nvme|part|partition|pod|pool|"
-    r"producer|rack|rdd|replica|sd[a-z]|server|session|shard|slave|slot|stage|task|thread|tty|vm|worker)"
+    r"(?:bond|br|brick|bridge|broadcast|broker|card|channel|chip|client|consumer|container|cpu|datanode|dimm|disk|dm|docker|"
+    r"drive|em|en|eno|(?:en|wl)p\d{1,3}s|ens|eth|executor|fan|gpu|hci|hd[a-d]|host|ib|irq|job|loop|lun|md(?!5(?!\d))|"
+    r"mmcblk|node(?!(?:1[468]|2[024])(?!\d))|nvme|ost|part|partition|pod|pool|port|ppp|producer|psu|pts|rack|rank|rdd|"
+    r"replica|scsi|sd[a-z]|sensor|server|session|shard|slave|slot|stage|storage|tap|task|thread|tty(?:s|usb)?|tun|utun|"
+    r"vd[a-z]|veth|vlan|vm|volume|wl|wlan|worker|xvd[a-z])"
 )
+_LABEL = r"(?:[A-Za-z0-9][A-Za-z0-9_-]{0,62}+\.(?=[A-Za-z0-9]))"  # of a host name
+# Countries whose domain is not also the ending of source files, unlike .py, .rs, .pl or .sh.
+_COUNTRY = (
+    r"(?:a[eru]|b[egr]|c[ahnz]|d[ek]|es|eu|f[ir]|gr|h[ku]|i[elrt]|jp|kr|mx|n[lz]|pt|r[ou]|s[egk]|t[rw]|u[ak]|vn|za)"
+)
+_DOMAIN = rf"(?:com|net|org|edu|gov|mil|info|biz|io|internal|local|localdomain|lan|corp|intranet|svc|{_COUNTRY})"
 # Skips most of a text, where none of the kinds can begin: common words, and characters that end a token.
 _PROMISING = (
     rf"(?=[A-Za-z]++(?:[^A-Za-z{_ENDS}]|(?<=[A-Za-z]{{16}}))|[^A-Za-z{_ENDS}]|{_MONTH}\s|"
@@ -50,14 +60,37 @@ _KINDS = {
         rf"(?<![^{_ENDS}])(?!\d++[/\\])(?:[A-Z]:\\Program Files(?: \(x86\))?)?"
         rf"(?:[^{_ENDS}/\\]*+[/\\])++[^{_ENDS}/\\]*+"
     ),
-    "at": r"(?<![\w.+-])[\w.+-]++@[\w^~*-]++(?:\.[\w-]++)*+",
+    "at": r"(?<![\w.+-])(?![0-9a-fA-F]{6,16}+@\d)[\w.+-]++@[\w^~*-]++(?:\.[\w-]++)*+",
     # rdd_21_2, attempt_1445_0020_m_000001_0; a single number is usually part of a name, unless it is long
     "serial": (
         r"(?!test)(?:[A-Za-z]{2,30}+(?:_[A-Za-z]{2,30}+){0,2}+_-?\d++(?:_(?:\d++|[a-z]{1,12}+\d{1,6}+|[a-z](?=_\d)))++|"
         r"(?!(?i:err|code|status|http))[a-z]{2,30}+_-?\d{4,40}+)(?![\w(])"
     ),
     "location": r"[A-Z]{1,3}\d{1,4}+(?:[-:](?:[A-Z]{1,2}\d{1,4}+|[A-Z][0-9A-F]?)(?![^\W_])){2,8}+",
-    "counted": rf"(?<![.:'\"`\w])(?i:{_COUNTED})_?\d{{1,9}}+(?![\w(.'\"`]|::)",
+    "host": (
+        r"(?<=fatal: \[)[\w.-]{1,200}+(?=\])|(?<=host=)[\w.-]{1,200}+(?!\()|"
+        r"(?:(?<=(?:host|node|slot|rack) )|(?<=domain ))(?=[A-Za-z._-]{0,60}+\d)[A-Za-z][\w-]{1,60}+(?![\w(.'\"`:])"
+    ),
+    "counted": (
+        rf"(?=[A-Za-z]++[_-]?[A-Z]?\d)(?<![.'\"`\w])(?<!::)(?i:{_COUNTED})(?:_?|-[A-Z])\d{{1,9}}+(?![\w(.'\"`]|::)"
+    ),
+    # With a port, or beside its address; or with a digit or a hyphen, more labels than a name in a program has, and not
+    # beginning like a package. In quotes it distinguishes failures.
+    "machine": (
+        rf"(?<![.'\"`])(?={_LABEL})(?:"
+        rf"{_LABEL}{{1,12}}+(?:{_DOMAIN}:\d{{2,5}}+(?!\w)|[a-z]{{2,24}}+(?=[ ]?[\[(]\d{{1,3}}\.\d))|"
+        rf"(?=[A-Za-z._]{{0,100}}+[0-9-])(?!(?:com|org|net|io|java|javax)\.){_LABEL}{{2,12}}+"
+        r"(?:(?:(?<=\.(?:com|edu|gov|net|org)\.)|(?<=\.(?:ac|co|ne|or)\.))[a-z]{2}|"
+        r"com|edu|gov|mil|net|org|arpa|internal|local)(?![\w(-]|\.\w))"
+    ),
+    "numbered": r"(?<![.:'\"`\w/@])[a-z]{4,30}+\d{2,9}+(?![\w(.'\"`/-]|::)",
+    "ticket": r"(?:[A-Z]{2,4}+\d{6,20}+|[A-Z]\d{8,20}+)(?!\w)",
+    # cards, interfaces and buses: 00:1a:2b:3c:4d:5e, 001a.2b3c.4d5e, 0000:3b:00.0, 0T00:00:2:1
+    "hardware": (
+        rf"(?:{_HEX}{{2}}(?:[:-]{_HEX}{{2}}){{5,31}}+|{_HEX}{{4}}(?:\.{_HEX}{{4}}){{2}}|"
+        rf"(?:{_HEX}{{4}}:|(?=[\d:]{{0,4}}+[a-fA-F])){_HEX}{{2}}:{_HEX}{{2}}\.[0-7]|"
+        r"\d[0-9A-Z]{0,3}+(?::\d[0-9A-Z]{0,3}+){3,8}+)(?![\w:-])"
+    ),
     "uuid": rf"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
     "moment": r"\d{4}-\d\d-\d\dT\d\d[\d:._]*+(?:Z|[+-]\d\d:?\d\d)?",
     "day": (
@@ -69,7 +102,6 @@ _KINDS = {
         r"|\s(?:UTC|GMT|[A-Z]{3,4}(?=\s\d{4}\b)))?)?"
         r"|[IWEF]\d{4}(?=\s\d\d:\d\d:\d\d)"
     ),
-    "host": r"(?<=fatal: \[)[\w.-]{1,200}+(?=\])",
     "word": (
         rf"(?:(?<=-){_POD}{{6,10}}-{_POD}{{5}}|(?!ed25519)(?=[a-f]*+\d)(?=\d*+[a-f])[0-9a-f]{{7,}}+|"
         r"(?=[a-f]*+\d++[a-f])[0-9a-f]{5,6}+|"
@@ -86,15 +118,17 @@ _KINDS = {
     "release": r"[vV]?\d{1,5}+(?:\.\d{1,9}+){2,3}+[-+][A-Za-z][0-9A-Za-z]{0,30}+(?:\.\d{1,9}+){0,3}+",
     "number": (
         r"(?<!_)(?:(?<![^\s(\[:=,\"'])[+-]|[vV](?=\d++\.))?\d{1,40}+(?:[.,:_/'\u2019\u00a0\u202f-](?!0[xX])\d{1,40}+){0,12}+"
-        r"(?:[-.+]?(?:alpha|beta|rc|dev|post|pre|SNAPSHOT|Final)(?![a-z])[-.]?\d*+)?"
-        rf"(?:[smhd](?:\d{{1,9}}+[a-zµμ]{{1,2}}+){{1,5}}+|\s?{_UNIT}(?!\w)|[mhdkKMGTx](?!\w))?(?!\w)"
+        r"(?:[-.+]?(?:alpha|beta|rc|dev|post|pre|SNAPSHOT|Final)(?![a-z])[-.]?\d*+|[eE][+-]?\d{1,4}+)?"
+        rf"(?:[smhd](?:\d{{1,9}}+[a-zµμ]{{1,2}}+){{1,5}}+|\s?{_UNIT}(?!\w)|[mhdgkKMGTx](?!\w))?(?!\w)"
     ),
 }
 
 _ROOTED = r"(?:[A-Za-z]:)?[/\\]|(?:~|\.\.?)[/\\]"
+_ADDRESS = r"\d{1,3}+(?:\.\d{1,3}+){3}(?!\.?\w)"
 _FILE = r"[^:?]*\.[A-Za-z]\w{0,9}(?:[:?].*)?"
 _CHANGE = r"(?<=[a-z])[A-Z]|(?<=[A-Za-z])\d|(?<=\d)[A-Za-z]"
 _DEEPEST = 20  # a package's or test's name does not have more folders
+_PORT = r":\d{4,5}$"
 _VERSION = r"[v^~*]?\d.*|[0-9a-f]{5,16}"
 _TAGS = frozenset(["latest", "next", "beta", "canary", "stable", "main", "master", "sha256"])
 
@@ -119,7 +153,17 @@ _LINE = 120
 _REACH = 24  # characters before a number that are searched for its meaning
 # Names with a number that is not a counter.
 _PARAMETERS = r"::\w{1,100}+\[[^\]\s]{0,60}+$"
-_NUMBERED = ("utf", "iso", "sha", "latin", "base", "8859")
+_NUMBERED = ("utf", "iso", "sha", "latin", "base", "8859", "aes", "rsa")
+# Encodings, types, hashes and products: their number is a size or a version. Codes and steps: it is the point.
+_VERSIONED_NAMES = """\
+    adler ansi ascii blake curve ecdsa murmur secp xxhash bool char complex double fixed float long quad real short
+    simd uint word alpine angular apache armv boost centos clang cuda cudnn debian django dotnet fedora flink gradle
+    graalvm hadoop http java jetty junit kotlin laravel linux llvm macos maven mongo mongodb mysql netcoreapp
+    netstandard node nodejs numpy oauth opencv openjdk openssl oracle perl postgres postgresql python pytorch rails
+    react redis resnet rhel ruby rust scala spark spring sqlite swift symfony temurin tomcat torch ubuntu vulkan windows
+    case chapter code errno error example exit fail issue level line part phase problem puzzle rule section signal spec
+    status step story todo unit"""
+_VERSIONED = frozenset(_VERSIONED_NAMES.split())
 
 # Quotes differ between languages, and the text in them is kept anyway.
 _QUOTES = dict.fromkeys([*b"\"'`", 0xB4, *range(0x2018, 0x2020)])
@@ -192,6 +236,8 @@ def _strip_folders(path: str) -> str:
     """
     *folders, name = path.replace("\\", "/").rstrip("/").split("/")
     rooted = compile_pattern(_ROOTED).match(path)
+    if not rooted and compile_pattern(_ADDRESS).match(name):  # Java writes host/address:port
+        return PLACE
     if path.startswith("Test"):  # a Go test with its subtests
         return path
     if not rooted and len(folders) < _DEEPEST and not compile_pattern(_FILE).fullmatch(name):
@@ -235,6 +281,27 @@ def _strip_serial(match: re.Match[str]) -> str:
     return f"{match[0].rstrip('0123456789').partition('_')[0]} {PLACE}"
 
 
+def _strip_counted(match: re.Match[str]) -> str:
+    """Keeps the letters before the first digit: enp3s0 and enp0s31 are both network cards."""
+    return re.split(r"[\d_-]", match[0], maxsplit=1)[0] + f" {PLACE}"
+
+
+def _strip_number(match: re.Match[str]) -> str:
+    """Keeps the letters, and that there was a number: fsnode131 is a machine, fsnode may not be one."""
+    name = match[0].rstrip("0123456789")
+    return match[0] if _is_versioned(name) else f"{name}_{PLACE}"
+
+
+def _mask_unless_versioned(match: re.Match[str]) -> str:
+    """After a word for a machine, a name like python3 is still a product; test-3 is a machine."""
+    return match[0] if match[0].isalnum() and _is_versioned(match[0].rstrip("0123456789")) else PLACE
+
+
+def _is_versioned(name: str) -> bool:
+    name = name.lower()
+    return name in _VERSIONED or name.endswith(_NUMBERED) or name.startswith(("test", "lib"))
+
+
 def _mask_unless_word(match: re.Match[str]) -> str:
     """Names change between letter cases and digits now and then; random strings do so all the time."""
     run = match[0]
@@ -253,7 +320,7 @@ def _is_code(match: re.Match[str]) -> bool:
     if "[" in before and compile_pattern(_PARAMETERS).search(text, max(0, start - 2 * _LINE), start):
         return True
     if before.endswith("-"):
-        return _is_numbered(before[:-1])
+        return _is_numbered(before[:-1]) and not compile_pattern(_PORT).search(number)
     if not number.lstrip("+-").isdigit() and not (number.startswith("0x") and len(number) == 10):
         return False
     word = compile_pattern(_LAST_WORD).search(before)
@@ -294,7 +361,10 @@ _REPLACEMENTS: dict[str, Callable[[re.Match[str]], str]] = {
     "path": _strip_path,
     "at": _strip_person,
     "serial": _strip_serial,
-    "counted": _strip_serial,
+    "counted": _strip_counted,
+    "numbered": _strip_number,
+    "ticket": _strip_number,
+    "host": _mask_unless_versioned,
     "random": _mask_unless_word,
     "hexadecimal": _mask_unless_code,
     "number": _mask_unless_code,

@@ -38,6 +38,7 @@ _OUTPUT = (
 )
 _SMALL_WORDS = 0.25  # of all words: output has fewer of them,
 _MOST_SMALL_WORDS = 0.36  # and this is the most for a line next to one that is surely output
+_MOST_IN_MESSAGE = 0.5  # the most after a program's name
 _NAMED = r"^\W*[\w./-]+(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"  # programs print their name first
 _ADVICE = (
     r"(?i)\b(?:must|should|needs?|always|never|since|so|use|set|run|keep|limit|raise|add|don't|avoid|means|instead|"
@@ -52,14 +53,27 @@ _MACHINE = (
     r"\b\d{1,3}(?:\.\d{1,3}){3}\b|\b0[xX][0-9a-fA-F]{3,}|\b[A-Za-z]{2,30}_-?\d+(?:_\w{1,20}|\d{3})|"
     r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-|\b(?=[a-f]{0,40}\d)(?=\d{0,40}[a-f])[0-9a-f]{8,40}\b"
 )
+# Names with values, dumped objects, a name before two colons, and dots up to a value: sentences don't have these.
+_RECORD = (
+    r"\(\w{1,40}=[^\s)]{0,80}\)|\w=\S{0,80}[ ,;]{1,3}\w{1,40}=\S|\w[:=]\[|[A-Za-z]\{\w|\w ?\.{4,} ?\w|\w\(s\)|"
+    r"^\s*(?:\*{3}|={3}|>{3}|-{3})|^\W*[\w.-]{2,40}(?:\[\d+\])?: [\w ]{2,60}: \S|"
+    r"\b[0-9a-fA-F]{2}(?:[:-][0-9a-fA-F]{2}){5}\b"
+)
 _ORDER = (
-    r"(?i)\b(?:must|should|ha(?:s|ve) to|needs|always|never|don't|avoid|instead|unless|otherwise)\b|"
+    r"(?i)\b(?:must|should|ha(?:s|ve) to|needs|always|never|don't|avoid|instead(?! of \w+ \d)|unless|otherwise)\b|"
     r"^\W*(?:use|set|run|keep|limit|raise|add|make|give|put|point|the)\s+[\w`'\"]|\buse `"
 )
 # People give reasons, and write sentences.
-_TOLD = r"(?i)\b(?:because|whenever|when|if|only|means)\b"
+_TOLD = r"(?i)(?<!-)\b(?:because|whenever|when|if|only|means)\b"
+_ABOUT = r"(?i)\b(?:it|we|you|this|works?|enough|too|defaults?|settings?)\b|`"
 _SENTENCE = r"(?i)\b(?:the|an?|is|are|every)\b|;\s|\.\s*$"
-_PROGRAM = r"^\W*[a-z][\w./-]*(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"
+_ARTICLES = ("a", "an", "the")
+_QUOTED_MARK = r"['\"`\u2018\u201c]([^\w\s'\"`]{1,3})['\"`\u2019\u201d]"
+# Lines without a sentence's structure: an identifier at the start, or hardly any small words.
+_IDENTIFIER = r"^\W*[a-z]{2,}[A-Z]\w*\b(?!`)"
+_MOST_TERSE = 8  # words; longer texts with so few small words may be in another language
+_FEW_SMALL_WORDS = 0.2
+_PROGRAM = r"^\W*(?:[a-z][\w./-]*|[A-Z]\w{0,40}[a-z][A-Z]\w{0,40})(?:\([\w:.-]+\))?(?:\[\d+\])?: \S"
 
 
 class Match:
@@ -105,8 +119,8 @@ def match_texts(one: str, other: str, weight: Weight, same_fingerprint: bool = F
     if same_fingerprint and (_is_output(one) or not _is_prose(one) or pair.has_same_numbers()):
         return Match("same", 1.0)
     score = pair.score()
-    if score >= SAME and not pair.is_shared() and _are_output(one, other):
-        score = SAME - 0.01  # programs don't reword messages: it is another failure
+    if score >= SAME and _is_another_message(one, other, pair):
+        score = SAME - 0.01
     if score >= LIKELY and are_opposite(left, right, flips):
         return Match("related", LIKELY - 0.01, is_opposite=True)
     return Match(_find_level(score), score)
@@ -127,7 +141,13 @@ def _normalize(text: str) -> str:
 def _is_output(text: str) -> bool:
     if _has_pattern(_MACHINE, text) and not _has_pattern(_ORDER, text):
         return True
+    if _has_pattern(_RECORD, text) and not any(_has_pattern(trace, text) for trace in (_ADVICE, _ORDER, _TOLD, _ABOUT)):
+        return True
     return _has_pattern(_OUTPUT, text) and not _has_pattern(_ADVICE, text)
+
+
+def _is_record(text: str) -> bool:
+    return _has_pattern(_MACHINE, text) or _has_pattern(_RECORD, text)
 
 
 def _is_prose(text: str) -> bool:
@@ -150,14 +170,45 @@ def _are_output(one: str, other: str) -> bool:
     return _is_surely_output(one) or _is_surely_output(other)
 
 
+def _is_another_message(one: str, other: str, pair: _Pair) -> bool:
+    """Whether both are output of programs, which don't reword their messages: other words are another failure."""
+    if _are_output(one, other):
+        return not pair.is_equal() or _find_small_parts(one) != _find_small_parts(other)
+    return _are_terse(one, other) and not pair.is_shared()
+
+
+def _find_small_parts(text: str) -> tuple[list[str], list[str]]:
+    """What is not compared as a word, but distinguishes messages: "to" and "from", and marks as in "expected ';'"."""
+    text = text[:MOST_READ]
+    small = [word for word in tokens.split_plain_words(text) if word in tokens.COMMON and word not in _ARTICLES]
+    return small, compile_pattern(_QUOTED_MARK).findall(text)
+
+
+def _are_terse(one: str, other: str) -> bool:
+    """Whether both may be messages of programs that contain no trace of a person."""
+    return all(_is_terse(strip_colours(text[:MOST_READ])) for text in (one, other))
+
+
+def _is_terse(text: str) -> bool:
+    if not text.isascii() or "`" in text or any(_has_pattern(trace, text) for trace in (_ADVICE, _TOLD, _ORDER)):
+        return False
+    if _has_pattern(_IDENTIFIER, text) or (_has_pattern(r"\d", text) and not _has_pattern(_SENTENCE, text)):
+        return True
+    return len(text.split()) <= _MOST_TERSE and _measure_small_words(text) <= _FEW_SMALL_WORDS
+
+
 def _may_be_output(text: str) -> bool:
     if _has_pattern(_SURELY_OUTPUT, text) and text.strip().count("\n") > 1:
         return True  # output of several lines can contain advice
-    if _has_pattern(_MACHINE, text):
+    if _is_record(text):
         return not _has_pattern(_ORDER, text)
     if _has_pattern(_SURELY_OUTPUT, text):
         return not _has_pattern(_ORDER, text) and not _has_pattern(_TOLD, text)
-    if any(_has_pattern(one, text) for one in (_ADVICE, _TOLD)) or _measure_small_words(text) >= _MOST_SMALL_WORDS:
+    if any(_has_pattern(one, text) for one in (_ADVICE, _TOLD)):
+        return False
+    if _has_pattern(_PROGRAM, text):
+        return _has_pattern(_OUTPUT, text) or _measure_small_words(text) < _MOST_IN_MESSAGE
+    if _measure_small_words(text) >= _MOST_SMALL_WORDS:
         return False
     if _has_pattern(_OUTPUT, text) or _has_pattern(_NAMED, text):
         return True
@@ -165,7 +216,7 @@ def _may_be_output(text: str) -> bool:
 
 
 def _is_surely_output(text: str) -> bool:
-    evidence = (_SURELY_OUTPUT, _MACHINE, _PROGRAM)
+    evidence = (_SURELY_OUTPUT, _MACHINE, _RECORD, _PROGRAM)
     return any(_has_pattern(one, text) for one in evidence) or _measure_small_words(text) < _SMALL_WORDS
 
 
@@ -215,6 +266,7 @@ class _Pair:
 
     def __init__(self, left: ParsedText, right: ParsedText, weight: Weight, flips: dict[str, str]) -> None:
         # opposites are about the same thing; whether they deny each other is checked separately
+        self._flips = flips
         known = _find_typos(left, right, weight).union(flips, flips.values())
         self._left, self._right = _Side(left, right, known, weight), _Side(right, left, known, weight)
 
@@ -235,9 +287,14 @@ class _Pair:
         moved = [(one, other) for one, other in moved if one != other]
         return len(moved) <= _MOST_RENAMED and any(one in left.names or other in right.names for one, other in moved)
 
+    def is_equal(self) -> bool:
+        """Whether the texts have the same words in the same order."""
+        left, right = ([unit.key for unit, _ in side.units] for side in (self._left, self._right))
+        return left == right
+
     def is_shared(self) -> bool:
-        """Whether the texts share all their words."""
-        return all(is_shared for side in (self._left, self._right) for _, is_shared in side.units)
+        """Whether the texts share all their words, and none of these is replaced by its opposite."""
+        return not self._flips and all(is_shared for side in (self._left, self._right) for _, is_shared in side.units)
 
     def has_same_numbers(self) -> bool:
         return self._left.numbers == self._right.numbers
