@@ -3,15 +3,18 @@
     .venv/bin/python scripts/quality.py [--data FOLDER] [--by-meaning]
 
 FOLDER has labelled third-party text, which can't be published here: `same-problem*.jsonl` with lines of {id, project,
-title, detail, cluster}, where reports that share a cluster are about one problem, and `message-advice*.jsonl` with
-{id, query, doc}. Error lines and near-repeats are measured on tests/data. Four figures have required bounds; each is
-printed with its bound.
+title, detail, cluster}, where reports that share a cluster are about one problem, `message-advice*.jsonl` with
+{id, query, doc}, and `*_structured.csv`, logs with the columns Content and EventId, as in the LogHub collection.
+Error lines and near-repeats are measured on tests/data. Some figures have required bounds, and are printed with them.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import random
+import re
 from collections import Counter, defaultdict
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from ralphtool.memory import Memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
 TESTS = Path(__file__).resolve().parent.parent / "tests/data"
 Rows = list[dict[str, Any]]
@@ -39,6 +42,8 @@ def main() -> None:
         queries = [(row["query"], {row["id"]}, "") for row in rows]
         _, recall = searched(documents, queries, asked.by_meaning)
         print(f"{path.name}: message to advice: recall@5 {recall:.3f} ({len(rows)} messages)")
+    if logs := sorted(asked.data.glob("*_structured.csv")) if asked.data else ():
+        show_logs(logs)
     for name in ("error_lines.jsonl", "error_lines_held_out.jsonl"):
         show_error_lines(TESTS / name)
     for name in ("repeats.jsonl", "repeats_held_out.jsonl"):
@@ -131,17 +136,64 @@ def show_repeats(path: Path, by_meaning: bool) -> None:
 
 
 def show_same_lines(path: Path) -> None:
-    """With `same`, over all pairs of lines that share a word: others can't be confused."""
-    rows, memory = read(path), Memory(by_meaning=False)
-    lines = [(row["group"], row["text"], set(row["text"].lower().split())) for row in rows]
+    """With `same`, over all pairs of lines that share a word."""
+    show_same(path.name, compare_pairs([(row["group"], row["text"]) for row in read(path)]))
+
+
+def show_logs(paths: Sequence[Path]) -> None:
+    """The same for logs, each alone: at most six different lines of an event."""
     counts: Counter[tuple[bool, bool]] = Counter()
-    for (one, text, words), (other, text_there, words_there) in combinations(lines, 2):
-        if one == other or words & words_there:
+    for path in paths:
+        by_event: dict[str, set[str]] = defaultdict(set)
+        with path.open(newline="") as file:
+            for row in csv.DictReader(file):
+                by_event[row["EventId"]].add(row["Content"])
+        dice = random.Random(7)
+        lines = [(event, text) for event in sorted(by_event) for text in choose(dice, by_event[event])]
+        counts += compare_pairs(lines, may_be_same=differ_in_numbers)
+    show_same(f"{len(paths)} logs", counts)
+
+
+def choose(dice: random.Random, lines: set[str]) -> list[str]:
+    every = sorted(lines)
+    dice.shuffle(every)
+    return every[:6]
+
+
+def differ_in_numbers(one: str, other: str) -> bool:
+    """Whether each word that differs has digits on both sides: names that differ are no repeat for anybody."""
+    words, words_there = one.split(), other.split()
+    differing = [pair for pair in zip(words, words_there, strict=False) if pair[0] != pair[1]]
+    return len(words) == len(words_there) and all(is_number_changed(*pair) for pair in differing)
+
+
+def is_number_changed(one: str, other: str) -> bool:
+    has_digits = any(map(str.isdigit, one)) and any(map(str.isdigit, other))
+    return has_digits and (mask_numbers(one) == mask_numbers(other) or not re.search(r"[g-zG-Z]{3,}[./]", one + other))
+
+
+def mask_numbers(word: str) -> str:
+    return re.sub(r"[0-9]+|[0-9a-f]{6,}", "0", word)
+
+
+def compare_pairs(
+    lines: list[tuple[str, str]], may_be_same: Callable[[str, str], bool] = lambda one, other: True
+) -> Counter[tuple[bool, bool]]:
+    """Pairs by whether they are the same, and whether they are taken for the same. Lines without a common word are
+    left out, since they can't be confused."""
+    memory, counts = Memory(by_meaning=False), Counter[tuple[bool, bool]]()
+    known = [(group, text, set(text.lower().split())) for group, text in lines]
+    for (one, text, words), (other, text_there, words_there) in combinations(known, 2):
+        if may_be_same(text, text_there) if one == other else words & words_there:
             counts[one == other, memory.same(text, text_there).level == "same"] += 1
+    return counts
+
+
+def show_same(name: str, counts: Counter[tuple[bool, bool]]) -> None:
     right = counts[True, True]
     precision, recall = right / (right + counts[False, True]), right / (right + counts[True, False])
-    show_bound(path.name, "the same error lines, F1", 2 * precision * recall / (precision + recall), 0.94)
-    show_bound(path.name, "the same error lines, precision", precision, 0.98)
+    show_bound(name, "the same error lines, F1", 2 * precision * recall / (precision + recall), 0.94)
+    show_bound(name, "the same error lines, precision", precision, 0.98)
 
 
 def show_negations(path: Path) -> None:
