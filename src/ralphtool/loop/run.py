@@ -150,7 +150,7 @@ def recover(root: str | os.PathLike[str]) -> list[str]:
     A program that reads the project's settings itself calls this first.
     """
     root = os.path.abspath(root)
-    return [text for change, session_id in _find_killed(root) for text in _recover_from(root, change, session_id)]
+    return [text for change, session_id in _find_killed(root) for text in recover_from(root, change, session_id)]
 
 
 def _find_killed(root: str) -> Iterator[tuple[str, str]]:
@@ -168,7 +168,8 @@ def _find_killed(root: str) -> Iterator[tuple[str, str]]:
             yield change, lock.session_id
 
 
-def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
+def recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
+    """Ends the programs that a killed run left, and restores what they changed in `.ralph`; yields what was done."""
     from ralphtool.executors import process
     from ralphtool.executors.environment import check_session_id
 
@@ -216,7 +217,7 @@ def _start_run(
     id = build_id(spec.change)
     lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
     try:
-        with hold_change(Repository.find(root), root, spec.change, id):
+        with hold_change(Repository.find(root), root, spec.change, f"the run {id}"):
             return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id, are_given=are_given)
     except Exception:
         # A program that embeds ralphtool survives an error, and may start the next run, which takes over the lock.

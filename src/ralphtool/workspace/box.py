@@ -268,9 +268,9 @@ class Box(Worktree):
     def _rest_path(self) -> str:
         return os.path.join(self.repository.gitdir, "ralph-is-at-rest")
 
-    def _keep_left(self) -> None:
-        if not os.path.exists(self._rest_path):
-            super()._keep_left()
+    @property
+    def _is_at_rest(self) -> bool:
+        return os.path.exists(self._rest_path)
 
     def take(self) -> WorkspaceSnapshot:
         taken = super().take()
