@@ -117,6 +117,8 @@ def test_gates_that_are_not_run_are_listed(well: Lab) -> None:
     well.configure(tests=["touch was-run"])
     [found] = [one for one in findings(examined(well)) if one["about"] == "gates"]
     assert (found["state"], "`touch was-run`: not run" in found["text"]) == ("ok", True)
+    [shown] = [line for line in well.run("doctor").stdout.splitlines() if "not run" in line]
+    assert shown.startswith("· gates"), "it is neither good nor bad"
     assert not (well.root / "was-run").exists()
 
 

@@ -57,6 +57,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     text: str
     mend: str = ""  # what to do, mostly a command
     repair: Callable[[], str] | None = None  # applies the fix if that is safe, and returns what it did
+    is_checked: bool = True  # otherwise it only says what was not checked
 
     def as_dict(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("about", "state", "text", "mend")}
@@ -65,6 +66,10 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
 def ok(about: str, text: str) -> Diagnosis:
     return Diagnosis(about=about, state="ok", text=text)
+
+
+def not_checked(about: str, text: str) -> Diagnosis:
+    return Diagnosis(about=about, state="ok", text=text, is_checked=False)
 
 
 def warning(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Diagnosis:
