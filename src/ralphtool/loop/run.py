@@ -21,7 +21,7 @@ from ralphtool.history import History
 from ralphtool.loop import agent_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_place import RunPlace
-from ralphtool.loop.runners import check_runners, make_runners, register_secrets
+from ralphtool.loop.runners import build_agent_options, check_runners, make_runners, register_secrets
 from ralphtool.loop.story_list import list_prd_ids, list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
 from ralphtool.record import change_state, events
@@ -436,8 +436,10 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         from ralphtool.loop.change import Change
         from ralphtool.loop.loop import Loop, Parts
 
+        change = Change(self.root, self.id, self.spec.change, self.spec.ref, place.workspace, self.history)
+        change.agent_options = build_agent_options(self.root, self.settings, self.runners if self.are_given else ())
         parts = Parts(
-            change=Change(self.root, self.id, self.spec.change, self.spec.ref, place.workspace, self.history),
+            change=change,
             folder=self.folder,
             settings=self.settings,
             gates=gates,

@@ -137,7 +137,7 @@ def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -
     for row in rows:
         yield from _advise_on_story(row, named, is_accused=_is_accused(change.change_state.story(row.id)))
     if not is_done:
-        yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}")
+        yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
     elif branch:
         yield NextStep(say="review the work", run=f"git log -p {_since_head(change)}{branch}")
         yield NextStep(say="stage it in your working tree", run=f"ralphtool finish {change.name} --squash")

@@ -319,7 +319,7 @@ class Box(Worktree):
         kept = self.keep_commit(self.change, work)
         return GitError(
             f"{why}. The branch is as you left it, and the run's work is kept as {kept}: to use it, run `git merge "
-            f"{kept}` on {self.branch}. `ralphtool run {self.change}` continues from the branch"
+            f"{kept}` on {self.branch}. The next run continues from the branch"
         )
 
     # --- what git ignores -------------------------------------------------------------------------
