@@ -25,7 +25,7 @@ from ralphtool.loop.runners import build_agent_options, check_runners, make_runn
 from ralphtool.loop.story_list import list_prd_ids, list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
 from ralphtool.record import change_state, events
-from ralphtool.record.event_parts import NextStep, RunGates, RunLimits
+from ralphtool.record.event_parts import RunGates, RunLimits
 from ralphtool.record.events import RunEnded
 from ralphtool.record.log import Log
 from ralphtool.specs import remaining, titles
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
-_MOST_DENIED = 5  # hosts in the summary
 _NO_LANES = "stories are worked on one after the other: working side by side needs a box for each story"
 _NO_GATE = "no tests configured: results will be unverified; set [verify]"
 
@@ -386,7 +385,10 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         with first.open() as executor:
             notices = self._check_workspace(choice, executor, found, gates)
             self._announce_place(choice, [*opened, *notices])
-            return self._add_denied(self._build_loop(first, gates, executor).run())
+            ended = self._build_loop(first, gates, executor).run()
+        from ralphtool.loop import run_result  # needed only now
+
+        return run_result.complete(ended, self.log.path)
 
     def _build_place(self, place: Workspace, choice: Choice) -> RunPlace:
         return self.make_place(
@@ -419,12 +421,6 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         if found.baseline:
             self._keep_baseline(found.baseline)
         return found.notices
-
-    def _add_denied(self, ended: RunEnded) -> RunEnded:
-        """Adds the hosts that the box denied to the next steps for a person."""
-        rows = {f"{event.host}:{event.port}": event.allow for event in workspace_choice.list_denied(self.log.path)}
-        steps = [NextStep(say=f"{name} was denied: allow it with {allow}") for name, allow in rows.items()]
-        return structs.replace(ended, next=(*ended.next, *steps[:_MOST_DENIED])) if steps else ended
 
     def _keep_baseline(self, found: Baseline) -> None:
         """The first story begins with this baseline."""
