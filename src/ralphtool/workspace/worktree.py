@@ -109,7 +109,7 @@ class Worktree(Tree):
         self._recover_git()
         self._began_with = self._tip_tree
         self.catch_up(base or newest)
-        if self._is_at_rest or os.listdir(self.place) == [".git"]:
+        if self._is_at_rest:
             return None
         if not os.path.exists(self.repository.index):
             os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
