@@ -35,7 +35,7 @@ GIT_FOLDER: dict[Callable[..., str], str] = {
 }
 NOT_LISTED = {
     *(layout.folder, layout.change_states, layout.runs, layout.run),  # parent folders of listed files
-    *(layout.list_processes, layout.list_slots, layout.slot_name, layout.branch),  # not paths of files
+    *(layout.list_processes, layout.list_slots, layout.list_working_trees, layout.slot_name, layout.branch),  # no paths
 }
 REFS = {
     "BRANCHES": ("CHANGE", "the branch of a change: one commit for each story that is done"),

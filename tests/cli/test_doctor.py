@@ -117,6 +117,8 @@ def test_gates_that_are_not_run_are_listed(well: Lab) -> None:
     well.configure(tests=["touch was-run"])
     [found] = [one for one in findings(examined(well)) if one["about"] == "gates"]
     assert (found["state"], "`touch was-run`: not run" in found["text"]) == ("ok", True)
+    [shown] = [line for line in well.run("doctor").stdout.splitlines() if "not run" in line]
+    assert shown.startswith("· gates"), "it is neither good nor bad"
     assert not (well.root / "was-run").exists()
 
 
@@ -270,10 +272,30 @@ def test_working_trees_that_nobody_needs(well: Lab) -> None:
     well.git("worktree", "add", "--quiet", "--detach", str(well.root / ".git/ralph/worktrees/finished"))
     well.git("worktree", "add", "--quiet", "--detach", str(well.tmp / "gone"))
     shutil.rmtree(well.tmp / "gone")
-    orphan, prunable = troubles(examined(well, "--fix"), "git")
-    assert "a change whose branch is gone" in orphan
+    orphan, prunable = troubles(examined(well), "git")
+    assert "a worktree of finished, whose branch is gone" in orphan
     assert "folders are gone" in prunable
-    assert len(troubles(examined(well), "git")) == 1
+    assert examined(well, "--fix").exit_code == 0
+    assert troubles(examined(well), "git") == []
+    assert not (well.root / ".git/ralph/worktrees/finished").exists()
+
+
+def test_unfinished_work_in_a_working_tree_is_kept(well: Lab) -> None:
+    place = well.root / ".git/ralph/worktrees/finished"
+    well.git("worktree", "add", "--quiet", "--detach", str(place))
+    (place / "half.txt").write_text("half\n")
+    assert any("whose branch is gone" in text for text in troubles(examined(well), "git"))
+    assert (place / "half.txt").exists(), "only --fix removes it"
+    [fixed] = [one for one in findings(examined(well, "--fix")) if one["fixed"]]
+    assert "kept as refs/ralph/interrupted/finished-1" in fixed["done"]
+    assert well.git("show", "refs/ralph/interrupted/finished-1:half.txt") == "half"
+    assert not place.exists()
+
+
+def test_working_trees_of_stories_side_by_side_belong_to_their_change(well: Lab) -> None:
+    well.git("branch", "ralph/under-way")
+    well.git("worktree", "add", "--quiet", "--detach", str(well.root / ".git/ralph/worktrees/under-way@1"))
+    assert troubles(examined(well), "git") == []
 
 
 def test_a_disk_that_is_nearly_full() -> None:

@@ -137,6 +137,19 @@ def test_a_name_that_can_be_no_branch_is_refused(two: Lab, name: str) -> None:
     assert (told.exit_code, "can't be called" in told.stderr) == (1, True), told.stderr
 
 
+def test_the_list_says_which_changes_need_an_answer(two: Lab) -> None:
+    two.play(default=[{"blocked": "Which one?"}])
+    assert "answer" not in two.run("list").stdout
+    assert two.run("run", "colours").exit_code == 1
+    asked = len(two.run("questions", "--json").json["questions"])
+    words = "1 story needs your answer" if asked == 1 else f"{asked} stories need your answer"
+    listed = two.run("list").stdout
+    assert listed.count(f"{words}: `ralphtool questions`") == 1
+    for one in two.run("questions", "--json").json["questions"]:
+        assert two.run("answer", one["story"], "Both", "--change", "colours").exit_code == 0
+    assert "your answer" not in two.run("list").stdout
+
+
 def test_suggested_commands_name_the_change_where_several_have_that_story(two: Lab) -> None:
     two.git("rm", "--quiet", "--cached", "plans/colours.md", "plans/sounds.md", "plans/old.md")
     two.git("commit", "--quiet", "--message=plans are not committed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 from pathlib import Path
 
@@ -211,3 +212,25 @@ def test_all_is_not_done_while_a_story_has_no_boxes(lab: Lab) -> None:
     told = lab.play(default=DONE).run("run", "--all")
     assert told.exit_code == 1
     assert "story 2 has no tasks" in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--agent-command", "sh -c 'echo \"it is\" $HOME; exit 1'"], None),
+        (["--agent", "other"], ["--agent", "other"]),
+        (["--agent", "scripted"], []),  # the settings name it
+        ([], []),
+    ],
+)
+def test_the_command_that_continues_a_run_uses_the_same_agent(lab: Lab, flags: list[str], words: list[str]) -> None:
+    lab.repository(attempts=1).play(default=[{"say": "I could not."}])
+    other = f'[agents.other]\nkind = "scripted"\nargs = ["{lab.script}"]\n'
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml") + other)
+    told = lab.run("run", *flags, "--max-iterations", "1", COLUMNS="200")
+    assert told.exit_code == 1
+    [command] = [line.strip() for line in told.stdout.splitlines() if line.strip().startswith("ralphtool run")]
+    assert shlex.split(command) == ["ralphtool", "run", "add-login", *(flags if words is None else words)]
+    [ended] = [one for one in lab.events() if one["type"] == "run_ended"]
+    assert command in [one["run"] for one in ended["next"]]
+    assert command in lab.run("report").stdout

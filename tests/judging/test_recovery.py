@@ -56,6 +56,7 @@ TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     ("the last attempt, a workaround is known", FAILED, {"attempts": 3, **KNOWN}, 3, "manual"),
     ("a verified blocker", BLOCKED, REAL, 3, "manual"),
     ("a verified blocker, a workaround is known", BLOCKED, REAL | KNOWN, 3, "manual"),
+    ("a real blocker of an optional story, and the only attempt", BLOCKED, REAL | {"is_optional": True}, 1, "manual"),
     ("a verified blocker of an optional story", BLOCKED, REAL | {"is_optional": True}, 3, "manual"),
     ("the last attempt at an optional story", FAILED, {"attempts": 3, "is_optional": True}, 3, "manual"),
     ("something is missing, but nobody was blocked by it", FAILED, REAL, 3, "retry"),
@@ -75,6 +76,7 @@ TABLE: list[tuple[str, Verdict, dict[str, Any], int, str]] = [
     ("no question after a question", FAILED, AGAIN | {"last_failure": "x"}, 3, "retry"),
     # skip: the story is optional and did not complete
     ("optional and failed", FAILED, {"is_optional": True}, 3, "skip"),
+    ("optional, and the only attempt", FAILED, {"attempts": 1, "is_optional": True}, 1, "skip"),
     ("optional and a part", PARTIAL, {"is_optional": True}, 3, "skip"),
     ("optional and blocked by something unknown", BLOCKED, {"is_optional": True}, 3, "skip"),
     ("optional and too big", TOO_BIG, {"is_optional": True}, 3, "skip"),
@@ -207,7 +209,8 @@ def test_every_decision_has_a_reason_and_comes_again(verdict: Verdict, past: Rec
     is_open = verdict.status in ("failed", "blocked", "partial")
     assert is_open == (decision.action in ("manual", "skip", "break-chunks", "fix-state", "retry"))
     if past.attempts >= attempts and is_open and not (past.in_chunks and verdict.status == "partial"):
-        assert decision.action == "manual"
+        real = verdict.status == "blocked" and past.blocker_is_real
+        assert decision.action == ("skip" if past.is_optional and past.attempts == 1 and not real else "manual")
     if decision.action == "retry":
         assert past.attempts < attempts
 

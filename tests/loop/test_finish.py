@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -10,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import CHANGING, Call, calls_in, injected, list_names, need_strace
 from lab import DONE, STORIES, Lab, kill, wait_until
+from patience import PATIENCE
+from project import COMMAND
 from sandbox.boxes import needs_box
 
+MOMENTS = 100 if os.environ.get("RALPH_STORM") else 6
 WORK = {"1.txt": "work\n", "2.txt": "work\n"}
 
 
@@ -394,6 +399,17 @@ def test_after_a_run_that_was_killed_the_tree_is_the_users_first(lab: Lab) -> No
     assert (lab.root / ".git/HEAD").read_text() == "ref: refs/heads/main\n"
 
 
+def test_a_change_that_a_run_in_another_worktree_holds_is_refused(done: Lab) -> None:
+    lock = done.write(".git/ralph/changes/add-login.lock", "the run r1 in /elsewhere")
+    before = everything(done)
+    with lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        told = squash(done)
+    assert told.exit_code == 1
+    assert "add-login is locked by the run r1 in /elsewhere" in told.stderr
+    assert everything(done) == before
+
+
 # --- afterwards -------------------------------------------------------------------------------------
 
 
@@ -444,6 +460,159 @@ def test_from_a_folder_below_the_project(done: Lab) -> None:
     folder.mkdir()
     assert done.run("finish", "--squash", "add-login", cwd=folder).exit_code == 0
     assert has_the_work(done)
+
+
+# --- the working trees ------------------------------------------------------------------------------
+
+BOTH = ["worktree", pytest.param("box", marks=needs_box)]
+HALF = {"story": "2", "steps": [{"write": "half.txt", "text": "half\n"}, {"hang": True}]}
+
+
+def list_working_trees(lab: Lab) -> list[str]:
+    ours = lab.root / ".git/ralph"
+    return sorted(path.name for name in ("worktrees", "boxes") for path in ours.glob(f"{name}/*"))
+
+
+def list_interrupted(lab: Lab) -> list[str]:
+    return lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").splitlines()
+
+
+def killed_in_story_2(lab: Lab, workspace: str) -> Lab:
+    lab.repository(workspace=workspace).play(HALF, default=DONE)
+    run = lab.start()
+    place = lab.root / ".git/ralph/worktrees/add-login"
+    assert wait_until(lambda: (place / "half.txt").exists())
+    kill(run)
+    return lab
+
+
+@pytest.mark.parametrize("way", ["--squash", "--merge"])
+@pytest.mark.parametrize("workspace", BOTH)
+def test_a_finished_change_leaves_no_working_tree(lab: Lab, workspace: str, way: str) -> None:
+    lab.repository(workspace=workspace).play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert "add-login" in list_working_trees(lab)
+    told = lab.run("finish", "add-login", way)
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert list_working_trees(lab) == []
+    assert len(lab.git("worktree", "list").splitlines()) == 1
+    assert "interrupted" not in told.stdout
+    assert list_interrupted(lab) == []
+    assert has_the_work(lab)
+
+
+@pytest.mark.parametrize("workspace", BOTH)
+def test_the_work_of_a_killed_run_is_kept_before_its_working_tree_is_removed(lab: Lab, workspace: str) -> None:
+    killed_in_story_2(lab, workspace)
+    told = squash(lab)
+    assert told.exit_code == 0, told.stderr
+    [kept] = list_interrupted(lab)
+    assert f"kept as {kept}" in told.stdout
+    assert lab.git("show", f"{kept}:half.txt") == "half"
+    assert lab.git("diff", "--name-status", f"{kept}^", kept) == "A\thalf.txt"
+    assert list_working_trees(lab) == []
+    assert not (lab.root / "half.txt").exists()
+
+
+def test_an_attempt_that_was_judged_is_not_unfinished_work(lab: Lab) -> None:
+    """A run may be killed after it has kept an attempt, and before it has cleaned up."""
+    killed_in_story_2(lab, "worktree")
+    place = lab.root / ".git/ralph/worktrees/add-login"
+    lab.git("-C", str(place), "add", "half.txt")
+    tree = lab.git("-C", str(place), "write-tree")
+    lab.git("update-ref", "refs/ralph/attempts/add-login-2-1", lab.git("commit-tree", tree, "-m", "an attempt"))
+    assert squash(lab).exit_code == 0
+    assert list_interrupted(lab) == []
+    assert list_working_trees(lab) == []
+
+
+@pytest.mark.parametrize("workspace", BOTH)
+def test_a_refused_finish_leaves_the_working_tree_as_it_is(lab: Lab, workspace: str) -> None:
+    killed_in_story_2(lab, workspace)
+    lab.write("1.txt", "mine\n")
+    before = lab.git("for-each-ref")
+    assert squash(lab).exit_code == 1
+    place = lab.root / ".git/ralph/worktrees/add-login"
+    assert (place / "half.txt").read_text() == "half\n"
+    assert (lab.root / ".git/worktrees/add-login/ralph-is-set-up").exists()
+    assert lab.git("for-each-ref") == before
+
+
+@needs_box
+def test_the_boxes_of_stories_side_by_side_are_removed_too(lab: Lab) -> None:
+    both: list[dict[str, Any]] = [{"run": "echo half > half-{story}.txt"}, {"hang": True}]
+    lab.repository(workspace="box", side_by_side=2, tests=["true"]).play(default=both)
+    run = lab.start()
+    assert wait_until(lambda: len(list(lab.root.glob(".git/ralph/worktrees/*/half-*.txt"))) == 2)
+    kill(run)
+    assert any("@" in name for name in list_working_trees(lab))
+    told = squash(lab)
+    assert told.exit_code == 0, told.stderr
+    kept = list_interrupted(lab)
+    assert sorted(lab.git("diff", "--name-only", f"{ref}^", ref) for ref in kept) == ["half-1.txt", "half-2.txt"]
+    assert all(ref in told.stdout for ref in kept)
+    assert list_working_trees(lab) == []
+
+
+def finish_traced(lab: Lab, *options: str) -> int:
+    command = ["strace", "-qq", "-y", "-s", "200", *options, COMMAND, "finish", "add-login", "--merge"]
+    done = subprocess.run(
+        command, cwd=lab.root, env=lab.env, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE, check=False
+    )
+    return done.returncode
+
+
+@pytest.fixture(scope="module")
+def steps(tmp_path_factory: pytest.TempPathFactory) -> list[Call]:
+    """What `finish` itself changes; git's own steps are git's concern."""
+    need_strace()
+    top = tmp_path_factory.mktemp("steps")
+    log = top / "calls.log"
+    whole = killed_in_story_2(Lab(top), "worktree")
+    assert finish_traced(whole, "-o", str(log), "-e", f"trace={list_names(CHANGING)}") == 0
+    log.write_text("\n".join(f"1 {line}" for line in log.read_text(errors="replace").splitlines()))
+    return [call for call in calls_in(log) if str(whole.root) in call.text]
+
+
+@pytest.mark.parametrize("number", range(MOMENTS))
+def test_a_finish_that_is_killed_is_completed_by_the_next(lab: Lab, steps: list[Call], number: int) -> None:
+    assert len(steps) > 20
+    call = steps[(number + 1) * len(steps) // MOMENTS - 1]
+    killed_in_story_2(lab, "worktree")
+    assert finish_traced(lab, "-o", os.devnull, *injected(call.name, call.number, "signal=KILL")) != 0, str(call)
+    told = lab.run("finish", "add-login", "--merge")
+    assert told.exit_code == 0 or "is already finished" in told.stderr, (str(call), told.stderr)
+    assert (lab.root / "1.txt").read_text() == "work\n", str(call)
+    kept = list_interrupted(lab)
+    assert [lab.git("show", f"{ref}:half.txt") for ref in kept] == ["half"], str(call)
+    assert list_working_trees(lab) == [], str(call)
+    assert lab.git("status", "--porcelain", "--", ":!.ralph") == "", str(call)
+
+
+def test_a_working_tree_that_can_not_be_read_stays_and_is_named(lab: Lab) -> None:
+    lab.repository(workspace="worktree").play(default=DONE)
+    assert lab.loop().exit_code == 0
+    place = lab.root / ".git/ralph/worktrees/add-login"
+    (place / "mine.txt").write_text("mine\n")
+    (place / ".git").unlink()
+    told = squash(lab)
+    assert told.exit_code == 0
+    assert f"rm -rf {place}" in told.stderr
+    assert (place / "mine.txt").exists()
+    assert has_the_work(lab)
+
+
+def test_a_working_tree_that_can_not_be_removed_is_a_notice(lab: Lab) -> None:
+    lab.repository(workspace="worktree").play(default=DONE)
+    assert lab.loop().exit_code == 0
+    lab.write(".git/ralph/worktrees/_removed-add-login", "a file is in the way\n")
+    (lab.root / ".git/ralph/worktrees/_removed-add-login").unlink()
+    (lab.root / ".git/ralph/worktrees/_removed-add-login").symlink_to("nowhere")
+    told = squash(lab)
+    assert told.exit_code == 0, told.stderr
+    assert "can't be removed: rm -rf" in told.stderr
+    assert has_the_work(lab)
+    assert "is already finished" in squash(lab).stderr
 
 
 # --- an edited plan ---------------------------------------------------------------------------------

@@ -22,6 +22,24 @@ def test_a_story_is_proven_by_its_own_tests(shop: Lab) -> None:
     assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
 
 
+@pytest.mark.parametrize("workspace", ["here", "worktree"])
+def test_every_gate_on_record_is_part_of_the_time(lab: Lab, workspace: str) -> None:
+    make_shop(lab).configure(tests=[GATE], workspace=workspace)
+    lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    assert state_of(lab) == "proven"
+    gates = [one for one in lab.events() if one["type"] == "gate"]
+    [verdict] = [one for one in lab.events() if one["type"] == "verdict"]
+    ended = lab.events()[-1]
+    own = [one for one in gates if one["iteration"]]
+    assert {"after", "replay", "own-tests"} <= {one["when"] for one in own}
+    trial = {"before", "blind"} if workspace == "worktree" else set()
+    assert {one["when"] for one in gates if one not in own} == trial
+    assert verdict["seconds"]["gates"] == pytest.approx(sum(one["seconds"] for one in own), abs=0.01)
+    assert ended["stories"][0]["gate_seconds"] == pytest.approx(verdict["seconds"]["gates"], abs=0.01)
+    assert ended["spent"]["gate_seconds"] == pytest.approx(sum(one["seconds"] for one in gates), abs=0.01)
+    assert ended["spent"]["seconds"] >= ended["spent"]["gate_seconds"] + ended["spent"]["agent_seconds"]
+
+
 def test_a_story_without_tests_is_held(shop: Lab) -> None:
     shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
     assert state_of(shop) == "held"

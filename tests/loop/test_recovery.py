@@ -255,10 +255,12 @@ def test_a_question_is_not_written_over_an_answer(tmp_path: Path) -> None:
 # --- skip -------------------------------------------------------------------------------------------
 
 
-def test_an_optional_story_is_skipped_and_what_depends_on_it_waits(lab: Lab) -> None:
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_an_optional_story_is_skipped_and_what_depends_on_it_waits(lab: Lab, attempts: int) -> None:
     lab.repository(
         "## 1. Nice (optional)\n\n- [ ] 1.1 Make a\n\n## 2. Needs it (depends on 1)\n\n- [ ] 2.1 Make b\n\n"
-        "## 3. Plain\n\n- [ ] 3.1 Make c\n"
+        "## 3. Plain\n\n- [ ] 3.1 Make c\n",
+        attempts=attempts,
     )
     lab.play(turn("1", NO_PROMISE), default=DONE)
     assert lab.loop().exit_code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,8 +16,9 @@ from ralphtool.loop import run_result
 from ralphtool.loop.budget import Budget
 from ralphtool.loop.change import Change
 from ralphtool.record.change_state import Question, StoryState
-from ralphtool.record.event_parts import LastCheck
-from ralphtool.record.events import RunEnded
+from ralphtool.record.event_parts import LastCheck, Totals
+from ralphtool.record.events import Gate, RunEnded
+from ralphtool.record.log import Log
 from ralphtool.settings import RunSettings
 from ralphtool.specs import Story, Task
 
@@ -170,3 +172,13 @@ def test_a_pull_request_is_named_where_there_is_a_remote(lab: Lab) -> None:
     lab.git("remote", "add", "origin", "../elsewhere.git")
     lab.loop()
     assert {"say": "or open a pull request", "run": "ralphtool finish add-login --pr"} in lab.events()[-1]["next"]
+
+
+def test_the_gates_that_belong_to_no_story_are_part_of_the_time(tmp_path: Path) -> None:
+    with closing(Log(str(tmp_path / "events.jsonl"))) as log:
+        for when, iteration in (("before", 0), ("blind", 0), ("after", 1), ("replay", 1), ("tip", 0)):
+            log.add(Gate(when=when, command="pytest -q", seconds=10.0, iteration=iteration))
+    ended = run_result.complete(RunEnded(spent=Totals(seconds=100.0, gate_seconds=20.0, agent_seconds=30.0)), log.path)
+    assert ended.spent.gate_seconds == 50.0
+    assert ended.spent.seconds == 120.0, "the last check was part of it already"
+    assert ended.spent.agent_seconds == 30.0

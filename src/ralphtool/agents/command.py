@@ -28,17 +28,17 @@ class Command:
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self.name = name
-        self._argv = (*read_list(options, "command"), *read_list(options, "args"))
+        self.argv = (*read_list(options, "command"), *read_list(options, "args"))
         self._env = dict(options.get("env") or {})
 
     def check(self) -> None:
-        if not self._argv:
+        if not self.argv:
             raise InvalidValue(f'the agent {self.name} has no command: give one, as in --agent-command "my-agent"')
-        if shutil.which(self._argv[0]) is None:
-            raise InvalidValue(f"the program {shorten(self._argv[0])} was not found: install it, or correct its name")
+        if shutil.which(self.argv[0]) is None:
+            raise InvalidValue(f"the program {shorten(self.argv[0])} was not found: install it, or correct its name")
 
     def start(self, job: Job) -> Start:
-        return Start(argv=self._argv, stdin=job.prompt, env=self._env)
+        return Start(argv=self.argv, stdin=job.prompt, env=self._env)
 
     def reader(self, job: Job) -> TailReader:
         return TailReader()

@@ -27,10 +27,12 @@ from ralphtool.agents.program import Program, format_version
 from ralphtool.cli import detect
 from ralphtool.cli.version import describe_version
 from ralphtool.core import config, files, layout, locks, secrets
-from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
+from ralphtool.core.project import is_name
+from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
 from ralphtool.executors import own_command
 from ralphtool.loop import budget
 from ralphtool.specs import remaining
+from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.stash import Stash
 
@@ -55,6 +57,7 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
     text: str
     mend: str = ""  # what to do, mostly a command
     repair: Callable[[], str] | None = None  # applies the fix if that is safe, and returns what it did
+    is_checked: bool = True  # otherwise it only says what was not checked
 
     def as_dict(self) -> dict[str, Any]:
         told = {name: getattr(self, name) for name in ("about", "state", "text", "mend")}
@@ -63,6 +66,10 @@ class Diagnosis(Struct, frozen=True, kw_only=True):
 
 def ok(about: str, text: str) -> Diagnosis:
     return Diagnosis(about=about, state="ok", text=text)
+
+
+def not_checked(about: str, text: str) -> Diagnosis:
+    return Diagnosis(about=about, state="ok", text=text, is_checked=False)
 
 
 def warning(about: str, text: str, mend: str = "", repair: Callable[[], str] | None = None) -> Diagnosis:
@@ -201,18 +208,33 @@ def _fix_gitignore(project: DoctorContext, repository: Repository, found: detect
 
 
 def _check_worktrees(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
-    place = os.path.join(repository.common, "ralph", "worktrees")
-    names = sorted(os.listdir(place)) if os.path.isdir(place) else []
-    known = {*repository.refs(layout.BRANCHES)}
-    for name in names:
-        if layout.BRANCHES + name not in known:
-            path = os.path.join(place, name)
-            text = f"{path} is a worktree of a change whose branch is gone"
-            yield warning("git", text, f"git worktree remove --force {shlex.quote(path)}")
+    names = layout.list_working_trees(repository.common)
+    changes = sorted({change for name in names if is_name(change := name.partition("@")[0])})
+    known = repository.refs(layout.BRANCHES) if changes else {}
+    for change in changes:
+        if layout.BRANCHES + change not in known:
+            text = f"{layout.in_git(repository.common)} has a worktree of {change}, whose branch is gone"
+            repair = partial(_remove_worktrees, project.root, repository, change)
+            yield warning("git", text, "ralphtool doctor --fix", repair)
     listed = repository.text("worktree", "list", "--porcelain")
     if any(line.startswith("prunable") for line in listed.split("\n")):
         text = "git lists worktrees whose folders are gone"
         yield warning("git", text, "git worktree prune", partial(_prune, repository))
+
+
+def _remove_worktrees(root: str, repository: Repository, change: str) -> str:
+    """Keeps unfinished work first. Does nothing if a run has started meanwhile."""
+    from ralphtool.workspace import slots
+
+    repository.ensure_identity()
+    with hold_change(repository, root, change, "`ralphtool doctor`"):
+        if repository.resolve(layout.BRANCHES + change):
+            return f"the worktree of {change} is in use again"
+        left = slots.keep_left(repository, root, change, repository.resolve(layout.FINISHED + change))
+        if notices := [*left.notices, *slots.remove_left(repository, left)]:
+            raise GitError("; ".join(notices))
+    kept = f"; its unfinished work is kept as {', '.join(left.kept)}" if left.kept else ""
+    return f"removed the worktree of {change}{kept}"
 
 
 def _prune(repository: Repository) -> str:

@@ -119,8 +119,7 @@ def _print_progress(text: str) -> None:
 
 
 def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
-    symbol, colour = look.STORIES[_STORY_STATES[finding.state]].mark
-    mark = click.style(symbol, fg=colour, bold=True)
+    mark = _format_mark(finding)
     first, *more = make_lines_printable(finding.text).split("\n")
     echo(f"{mark} {finding.about:9} {first}", _HANG)
     for line in more:
@@ -131,6 +130,13 @@ def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
         echo(f"{'':12}{click.style('to fix:', bold=True)} {_glue_command(make_printable(finding.mend))}", 0)
         if done:
             echo(f"{'':12}that failed: {make_printable(done)}", 0)
+
+
+def _format_mark(finding: Diagnosis) -> str:
+    if not finding.is_checked:
+        return click.style(look.STORIES["open"].mark[0], dim=True)
+    symbol, colour = look.STORIES[_STORY_STATES[finding.state]].mark
+    return click.style(symbol, fg=colour, bold=True)
 
 
 def _glue_command(text: str) -> str:

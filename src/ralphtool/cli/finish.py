@@ -12,15 +12,15 @@ from ralphtool.core import layout, lifecycle, project
 from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError
-from ralphtool.executors import process
 from ralphtool.loop import finish, pull_request
+from ralphtool.loop.run import recover_from
 from ralphtool.record import change_state
 from ralphtool.workspace import branch, in_place
-from ralphtool.workspace.protected_state import ProtectedState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ralphtool.loop.finish import Finished
     from ralphtool.workspace.git import Repository
     from ralphtool.workspace.stash import StashNote
 
@@ -52,10 +52,12 @@ def finish_command(change: str | None, **ways: bool) -> None:
     repository = find_repository(root)
     change = change or _find_only_branch(repository)
     project.check_name(change, "a change's name")
-    lifecycle.find_abandoned_lock(root, change)
+    killed = lifecycle.find_abandoned_lock(root, change)
     _restore_user_files(repository, root)
     unproven, spec = _list_unproven(root, change), change_state.load(root, change).spec
     left = _list_open(root, change, spec)
+    if killed and killed.has_dead_owner and way in ("squash", "merge"):
+        list(recover_from(root, change, killed.session_id))
     _FINISH_BY_WAY[way](repository, root, change)
     _warn_of_open(left, change, way)
     _warn_of_unproven(unproven)
@@ -69,7 +71,7 @@ def _squash(repository: Repository, root: str, change: str) -> None:
     is_staged, it = ("is staged", "it") if number == 1 else ("are staged", "them")
     files = pluralize(number, "file", "files")
     click.echo(f"{files} of {done.branch} {is_staged} in your working tree: review {it}, then commit.")
-    click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
+    _print_rest(done)
 
 
 def _merge(repository: Repository, root: str, change: str) -> None:
@@ -79,7 +81,15 @@ def _merge(repository: Repository, root: str, change: str) -> None:
     into = repository.head().removeprefix("refs/heads/")
     files, commit = pluralize(len(done.paths), "file", "files"), (done.merge or done.commit)[:10]
     click.echo(f"{done.branch} is merged into {into}: {files}, {commit}.")
+    _print_rest(done)
+
+
+def _print_rest(done: Finished) -> None:
     click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
+    for ref in done.interrupted:
+        click.echo(f"Unfinished work of an interrupted story is kept as {ref}: `git show {ref}` shows it.")
+    for notice in done.notices:
+        click.echo(f"Notice: {make_printable(notice)}", err=True)
 
 
 def _open_pull_request(repository: Repository, root: str, change: str) -> None:
@@ -170,8 +180,6 @@ def back() -> None:
 
 def _restore_user_files(repository: Repository, root: str) -> str:
     def put_right(note: StashNote) -> None:
-        ours = ProtectedState(root, note.change, note.run)  # reads the run's last sign of life, before that changes
-        process.end_orphans(layout.processes(root, note.run), note.run)
-        ours.recover()
+        list(recover_from(root, note.change, note.run))
 
     return in_place.recover(repository, root, put_right)

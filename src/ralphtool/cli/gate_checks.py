@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool import settings as settings_module
 from ralphtool.cli import detect, gate_causes
-from ralphtool.cli.checks import from_error, is_alive, ok, warning, wrong
+from ralphtool.cli.checks import from_error, is_alive, not_checked, ok, warning, wrong
 from ralphtool.core import files, gate_commands, secrets
 from ralphtool.core.amounts import format_duration
 from ralphtool.errors import RalphError, SetupFailed
@@ -45,9 +45,9 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None], *, runs: bo
     yield from _list_missing(found)
     there = [gate.command for gate in found if not gate.missing]
     if there and not runs:
-        yield ok("gates", f"{_quote(there)}: not run (`ralphtool doctor --gates` runs them)")
+        yield not_checked("gates", f"{_quote(there)}: not run (`ralphtool doctor --gates` runs them)")
     elif at_work := _find_running(project):
-        yield ok("gates", f"not run, because {at_work} is running here")
+        yield not_checked("gates", f"not run, because {at_work} is running here")
     elif there:
         # All gates, as a run does: the results are stored for these commands together.
         yield from _try_gates(project, [gate.command for gate in found], there, tell)

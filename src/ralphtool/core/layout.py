@@ -26,6 +26,8 @@ UNSENT = "refs/ralph/unsent/"  # on a worker: results that could not be pushed y
 CLAIMS = "refs/ralph/claims/"  # on a shared remote: which run works on a change
 TRIALS = "refs/ralph/trials/"  # of working trees that belong to no change
 
+HALF_REMOVED = "_removed-"  # a working tree that is being removed; no change can have this name
+
 
 def folder(root: str) -> str:
     return os.path.join(root, FOLDER)
@@ -127,13 +129,18 @@ def slot_name(change: str, slot: int) -> str:
 
 def list_slots(git_folder: str, change: str) -> list[str]:
     """The names of a change's working trees except the first, including those that are half removed."""
+    return [name for name in list_working_trees(git_folder) if name.rpartition("@")[0] == change]
+
+
+def list_working_trees(git_folder: str) -> list[str]:
+    """The names of all working trees, including those that are half removed."""
     found: set[str] = set()
     for folder in ("worktrees", "boxes"):
         try:
             found.update(os.listdir(os.path.join(in_git(git_folder), folder)))
         except FileNotFoundError:
             pass
-    return sorted(name for name in found if name.rpartition("@")[0] == change)
+    return sorted({name.removeprefix(HALF_REMOVED) for name in found})
 
 
 def in_git(git_folder: str) -> str:

@@ -64,6 +64,7 @@ class Prover:
         self._settings = settings
         self._spec = spec
         self._is_elsewhere = False  # something other than the work is in place
+        self._seconds = 0.0  # of all gates that were run
 
     def prove(self, report: Report, *, is_whole: bool) -> Report:
         """Adds the gates' results and, for a complete story, all the evidence. The work is in place afterwards."""
@@ -79,7 +80,7 @@ class Prover:
                 report = structs.replace(report, proof=structs.replace(evidence, **facts))
         finally:
             self._put_back(report)
-        return report
+        return structs.replace(report, gate_seconds=report.gate_seconds + self._seconds)
 
     def run_gates_ahead(self, report: Report) -> Report:
         """Adds the gates' results if all are green. Does nothing if the work needs an environment of its own."""
@@ -88,12 +89,16 @@ class Prover:
             return report
         try:
             self._workspace.set_ignored_aside(made)
-            results = self._series.run("after", self._assignment.gates)
+            results = self._run("after", self._assignment.gates)
         finally:
             self._put_back(report)
-        if all(one.ok for one in results) and not is_cut_off(results, self._assignment.gates):
-            return structs.replace(report, ahead=tuple(results))
-        return structs.replace(report, gate_seconds=sum(one.seconds for one in results))
+        is_green = all(one.ok for one in results) and not is_cut_off(results, self._assignment.gates)
+        return structs.replace(report, ahead=tuple(results) if is_green else (), gate_seconds=self._seconds)
+
+    def _run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
+        results = self._series.run(when, commands)
+        self._seconds += sum(one.seconds for one in results)
+        return results
 
     def _put_back(self, report: Report) -> None:
         self._workspace.put_ignored_back()
@@ -126,7 +131,6 @@ class Prover:
             results=tuple(results),
             red=tuple(gates.find_newly_red(results, before)),
             gates_ran=bool(self._assignment.gates),
-            gate_seconds=report.gate_seconds + sum(one.seconds for one in results),
             ending="stopped" if is_cut else report.ending,
         )
 
@@ -153,10 +157,10 @@ class Prover:
             "told": tuple(_tell_ignored(aside, environments, is_anew=is_anew)),
         }
         is_known = ahead and not environments  # a new environment has not been tested yet
-        results = list(ahead) if is_known else self._series.run("after", commands)
+        results = list(ahead) if is_known else self._run("after", commands)
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()
-            again = self._series.run("after", commands)
+            again = self._run("after", commands)
             if not self._is_newly_red(again):
                 return again, facts | {"only_with_ignored": tuple(map(printable, aside))}
         return results, facts
@@ -284,7 +288,7 @@ class Prover:
         # Ignored files that the last run of the tests wrote must not help this one.
         self._workspace.set_ignored_aside([one for one in self._workspace.clean_up() if not _is_installed(one)])
         self._workspace.show_mix(tree, is_old, contents)
-        return tuple(map(self._to_run, self._series.run(kind, [one.command for one in suites])))
+        return tuple(map(self._to_run, self._run(kind, [one.command for one in suites])))
 
     def _to_run(self, result: GateResult) -> SuiteRun:
         return structs.replace(to_run(result), is_check=self._is_check(result.command))

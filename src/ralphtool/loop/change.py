@@ -42,6 +42,7 @@ class Change:
         self.run = run  # the id of the run, and of its session
         self.name = name
         self.ref = ref
+        self.agent_options = ""  # with which a command line uses the same agent again
         self.workspace = workspace
         self.history = history
         self.change_state: ChangeState = change_state.load(root, name)

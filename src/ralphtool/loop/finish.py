@@ -12,7 +12,8 @@ from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.loop import plan_edits
 from ralphtool.record import change_state, questions, steering
-from ralphtool.workspace import revert, user_plan
+from ralphtool.workspace import revert, slots, user_plan
+from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.mixed_tree import build_mixed_tree
 from ralphtool.workspace.paths import Paths, printable
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.workspace.git import ChangedFile, Repository
+    from ralphtool.workspace.slots import LeftTrees
 
 
 class Finished(Struct, frozen=True):
@@ -34,6 +36,8 @@ class Finished(Struct, frozen=True):
     paths: tuple[str, ...]  # that changed in the user's tree
     merge: str | None = None  # the commit that merges it
     kept: str = ""  # the ref that keeps its commits
+    interrupted: tuple[str, ...] = ()  # the refs that keep unfinished work
+    notices: tuple[str, ...] = ()
 
 
 def squash(repository: Repository, root: str, change: str) -> Finished:
@@ -48,6 +52,13 @@ def merge(repository: Repository, root: str, change: str, message: str) -> Finis
 
 def _finish(repository: Repository, root: str, change: str, message: str | None) -> Finished:
     repository.ensure_identity()
+    if not any(repository.resolve(prefix + change) for prefix in (layout.BRANCHES, layout.FINISHED)):
+        raise build_no_branch_error(repository, change)
+    with hold_change(repository, root, change, "`ralphtool finish`"):
+        return _finish_locked(repository, root, change, message)
+
+
+def _finish_locked(repository: Repository, root: str, change: str, message: str | None) -> Finished:
     ref = layout.BRANCHES + change
     commit = repository.resolve(ref)
     if commit is None:
@@ -71,17 +82,21 @@ def _finish(repository: Repository, root: str, change: str, message: str | None)
         with room:
             _apply(repository, change, old, new)
     made = repository.commit(new, [*([head] if head else []), commit], message) if message is not None else None
+    left = slots.keep_left(repository, root, change, commit)  # after everything that could refuse
     kept = _end_branch(repository, change, commit, made)
-    _remove_records(root, change)
-    return Finished(layout.branch(change), commit, tuple(one.path for one in changed), made, kept)
+    notices = _remove_rest(repository, root, change, left)
+    paths = tuple(one.path for one in changed)
+    return Finished(layout.branch(change), commit, paths, made, kept, left.kept, notices)
 
 
 def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
     """There is no branch: an earlier `finish` was killed at its very end, or there never was one."""
     done = repository.resolve(layout.FINISHED + change)
     if done and os.path.exists(change_state.path_of(root, change)):
-        _remove_records(root, change)
-        return Finished(layout.branch(change), done, (), kept=layout.FINISHED + change)
+        left = slots.keep_left(repository, root, change, done)
+        notices = _remove_rest(repository, root, change, left)
+        kept = layout.FINISHED + change
+        return Finished(layout.branch(change), done, (), kept=kept, interrupted=left.kept, notices=notices)
     raise build_no_branch_error(repository, change)
 
 
@@ -137,6 +152,13 @@ def _is_applied(repository: Repository, changed: Sequence[ChangedFile]) -> bool:
     index = {line.partition("\t")[2]: line.split(" ")[1] for line in lines}
     differing = set(repository.list_items("diff-files", "-z", "--name-only", own_index=False))
     return all(index.get(one.path) == one.new_blob and one.path not in differing for one in changed)
+
+
+def _remove_rest(repository: Repository, root: str, change: str, left: LeftTrees) -> tuple[str, ...]:
+    """The records last: if this is killed, the next `finish` finds the rest by them. Returns notices."""
+    stuck = slots.remove_left(repository, left)
+    _remove_records(root, change)
+    return (*left.notices, *stuck)
 
 
 def _remove_records(root: str, change: str) -> None:

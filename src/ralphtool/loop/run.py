@@ -21,11 +21,11 @@ from ralphtool.history import History
 from ralphtool.loop import agent_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_place import RunPlace
-from ralphtool.loop.runners import check_runners, make_runners, register_secrets
+from ralphtool.loop.runners import build_agent_options, check_runners, make_runners, register_secrets
 from ralphtool.loop.story_list import list_prd_ids, list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
 from ralphtool.record import change_state, events
-from ralphtool.record.event_parts import NextStep, RunGates, RunLimits
+from ralphtool.record.event_parts import RunGates, RunLimits
 from ralphtool.record.events import RunEnded
 from ralphtool.record.log import Log
 from ralphtool.specs import remaining, titles
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
-_MOST_DENIED = 5  # hosts in the summary
 _NO_LANES = "stories are worked on one after the other: working side by side needs a box for each story"
 _NO_GATE = "no tests configured: results will be unverified; set [verify]"
 
@@ -150,7 +149,7 @@ def recover(root: str | os.PathLike[str]) -> list[str]:
     A program that reads the project's settings itself calls this first.
     """
     root = os.path.abspath(root)
-    return [text for change, session_id in _find_killed(root) for text in _recover_from(root, change, session_id)]
+    return [text for change, session_id in _find_killed(root) for text in recover_from(root, change, session_id)]
 
 
 def _find_killed(root: str) -> Iterator[tuple[str, str]]:
@@ -168,7 +167,8 @@ def _find_killed(root: str) -> Iterator[tuple[str, str]]:
             yield change, lock.session_id
 
 
-def _recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
+def recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
+    """Ends the programs that a killed run left, and restores what they changed in `.ralph`; yields what was done."""
     from ralphtool.executors import process
     from ralphtool.executors.environment import check_session_id
 
@@ -216,7 +216,7 @@ def _start_run(
     id = build_id(spec.change)
     lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
     try:
-        with hold_change(Repository.find(root), root, spec.change, id):
+        with hold_change(Repository.find(root), root, spec.change, f"the run {id}"):
             return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id, are_given=are_given)
     except Exception:
         # A program that embeds ralphtool survives an error, and may start the next run, which takes over the lock.
@@ -385,7 +385,10 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         with first.open() as executor:
             notices = self._check_workspace(choice, executor, found, gates)
             self._announce_place(choice, [*opened, *notices])
-            return self._add_denied(self._build_loop(first, gates, executor).run())
+            ended = self._build_loop(first, gates, executor).run()
+        from ralphtool.loop import run_result  # needed only now
+
+        return run_result.complete(ended, self.log.path)
 
     def _build_place(self, place: Workspace, choice: Choice) -> RunPlace:
         return self.make_place(
@@ -419,12 +422,6 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             self._keep_baseline(found.baseline)
         return found.notices
 
-    def _add_denied(self, ended: RunEnded) -> RunEnded:
-        """Adds the hosts that the box denied to the next steps for a person."""
-        rows = {f"{event.host}:{event.port}": event.allow for event in workspace_choice.list_denied(self.log.path)}
-        steps = [NextStep(say=f"{name} was denied: allow it with {allow}") for name, allow in rows.items()]
-        return structs.replace(ended, next=(*ended.next, *steps[:_MOST_DENIED])) if steps else ended
-
     def _keep_baseline(self, found: Baseline) -> None:
         """The first story begins with this baseline."""
         state = change_state.load(self.root, self.spec.change)
@@ -435,8 +432,10 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         from ralphtool.loop.change import Change
         from ralphtool.loop.loop import Loop, Parts
 
+        change = Change(self.root, self.id, self.spec.change, self.spec.ref, place.workspace, self.history)
+        change.agent_options = build_agent_options(self.root, self.settings, self.runners if self.are_given else ())
         parts = Parts(
-            change=Change(self.root, self.id, self.spec.change, self.spec.ref, place.workspace, self.history),
+            change=change,
             folder=self.folder,
             settings=self.settings,
             gates=gates,

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ralphtool import specs
 from ralphtool.core import layout
 from ralphtool.judging import proof_words
+from ralphtool.loop import workspace_choice
 from ralphtool.record import questions
 from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
-from ralphtool.record.events import RunEnded
+from ralphtool.record.events import Denied, Gate, RunEnded
 from ralphtool.specs import remaining
 from ralphtool.workspace.git import Repository
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Story
 
 _MOST_ADVICE = 5  # stories of a kind that get their own advice
+_MOST_DENIED = 5  # hosts in the summary
 
 
 def conclude(
@@ -122,6 +126,25 @@ def _describe_state(state: StoryState) -> str:
     return "failed" if state.status in ("failed", "blocked") and state.attempts else "open"
 
 
+# --- what only the record has -----------------------------------------------------------------------
+
+
+def complete(ended: RunEnded, record: str) -> RunEnded:
+    """Adds the time of gates that belong to no story, and the hosts that the box denied."""
+    found = workspace_choice.read_marked(record, b'"type":"gate"', b'"type":"denied"')
+    gates = [event for event in found if isinstance(event, Gate) and not event.iteration]
+    rows = {f"{event.host}:{event.port}": event.allow for event in found if isinstance(event, Denied)}
+    steps = [NextStep(say=f"{name} was denied: allow it with {allow}") for name, allow in rows.items()]
+    return structs.replace(ended, spent=_add_gates(ended.spent, gates), next=(*ended.next, *steps[:_MOST_DENIED]))
+
+
+def _add_gates(spent: Totals, gates: Sequence[Gate]) -> Totals:
+    """The first trial of the gates is over before the time of the loop begins; the last check is part of that."""
+    whole, trial = (sum(one.seconds for one in gates if one.when not in left_out) for left_out in ((), ("tip",)))
+    seconds, gate_seconds = (spent.seconds or 0.0) + trial, (spent.gate_seconds or 0.0) + whole
+    return structs.replace(spent, seconds=round(seconds, 3), gate_seconds=round(gate_seconds, 3))
+
+
 # --- advice -----------------------------------------------------------------------------------------
 
 
@@ -137,7 +160,7 @@ def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -
     for row in rows:
         yield from _advise_on_story(row, named, is_accused=_is_accused(change.change_state.story(row.id)))
     if not is_done:
-        yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}")
+        yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
     elif branch:
         yield NextStep(say="review the work", run=f"git log -p {_since_head(change)}{branch}")
         yield NextStep(say="stage it in your working tree", run=f"ralphtool finish {change.name} --squash")

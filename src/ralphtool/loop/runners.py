@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from ralphtool import agents
+from ralphtool import settings as settings_module
 from ralphtool.core import secrets
-from ralphtool.errors import InvalidValue
+from ralphtool.errors import InvalidValue, RalphError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,3 +49,23 @@ def check_runners(runners: Sequence[Runner]) -> Sequence[Runner]:
     for runner in runners:
         runner.check()
     return runners
+
+
+def build_agent_options(root: str, settings: Settings, given: Sequence[Runner]) -> str:
+    """The options with which `ralphtool run` uses the same agent again; empty if the project's settings name it."""
+    if given:  # by a program, or by --agent-command
+        command = getattr(given[0], "argv", ())
+        return _build_command_option(command) if command else ""
+    name = settings.run.agent or ""
+    found = settings.agents.get(name)
+    try:
+        known = settings_module.load(root)
+    except RalphError:
+        known = settings_module.Settings()
+    if name == "command" and found and name not in known.agents:  # workers find it in the settings
+        return _build_command_option(found.command)
+    return f" --agent {shlex.quote(name)}" if name and name != known.run.agent else ""
+
+
+def _build_command_option(command: Sequence[str]) -> str:
+    return f" --agent-command {shlex.quote(shlex.join(command))}"

@@ -186,9 +186,14 @@ def suggest(kind: str, root: str, record: str, said: str) -> str:
 
 
 def list_denied(record: str) -> list[events.Denied]:
+    return [event for event in read_marked(record, b'"type":"denied"') if isinstance(event, events.Denied)]
+
+
+def read_marked(record: str, *marks: bytes) -> list[events.Event]:
+    """The events whose lines have one of these marks: the others, which may be many, are not decoded."""
     try:
         lines = files.read(record).splitlines()
     except OSError:
         return []
-    found = (events.decode(line) for line in lines if b'"type":"denied"' in line)
-    return [event for event in found if isinstance(event, events.Denied)]
+    found = (events.decode(line) for line in lines if any(mark in line for mark in marks))
+    return [event for event in found if event is not None]

@@ -57,6 +57,7 @@ class Overview:
         self.tasks_total: int | None = None
         self.tasks_done: int | None = None
         self.proofs: dict[str, int] = {}  # the number of done stories for each proof state
+        self.waiting = 0  # the number of stories that need an answer
         self.problem: str | None = None
         self.warnings: list[str] = []
 
@@ -110,7 +111,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             stories = read.stories(completed)
             one.warnings = specs.list_warnings(read)
         one.count(stories, completed if lock else ())
-        one.proofs = _count_proofs(root, place.change, stories)
+        _add_state(one, root, stories)
     except RalphError as error:
         one.problem = str(error)
     except OSError as error:
@@ -120,18 +121,21 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     return one
 
 
-def _count_proofs(root: str, change: str, stories: Sequence[Story]) -> dict[str, int]:
-    """What the done stories claim. Empty for a state that can't be read: `ralphtool doctor` says why."""
-    if not os.path.exists(layout.change_state(root, change)):
-        return {}
+def _add_state(one: Overview, root: str, stories: Sequence[Story]) -> None:
+    """Adds what the done stories claim, and what needs an answer. Nothing if the state can't be read: `ralphtool
+    doctor` says why."""
+    if not os.path.exists(layout.change_state(root, one.name)):
+        return
     from ralphtool.record import questions  # not needed for a change that was never run
 
     try:
-        states = questions.load_change_state(root, change).get("stories", {})
+        states = questions.load_change_state(root, one.name).get("stories", {})
+        asked = questions.list_open(root, one.name)
     except RalphError:
-        return {}
+        return
     receipts = [states.get(story.id, {}).get("proof") for story in stories if story.done]
-    return count_states(str(one.get("state")) for one in receipts if isinstance(one, dict))
+    one.proofs = count_states(str(receipt.get("state")) for receipt in receipts if isinstance(receipt, dict))
+    one.waiting = sum(question.answer is None for question in asked)
 
 
 def find_running_change(root: str) -> str | None:

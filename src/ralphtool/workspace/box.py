@@ -268,9 +268,9 @@ class Box(Worktree):
     def _rest_path(self) -> str:
         return os.path.join(self.repository.gitdir, "ralph-is-at-rest")
 
-    def _keep_left(self) -> None:
-        if not os.path.exists(self._rest_path):
-            super()._keep_left()
+    @property
+    def _is_at_rest(self) -> bool:
+        return os.path.exists(self._rest_path)
 
     def take(self) -> WorkspaceSnapshot:
         taken = super().take()
@@ -319,7 +319,7 @@ class Box(Worktree):
         kept = self.keep_commit(self.change, work)
         return GitError(
             f"{why}. The branch is as you left it, and the run's work is kept as {kept}: to use it, run `git merge "
-            f"{kept}` on {self.branch}. `ralphtool run {self.change}` continues from the branch"
+            f"{kept}` on {self.branch}. The next run continues from the branch"
         )
 
     # --- what git ignores -------------------------------------------------------------------------

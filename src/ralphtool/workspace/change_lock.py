@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def hold_change(repository: Repository | None, root: str, change: str, run: str) -> Iterator[None]:
-    """Locks a change against runs in other worktrees of the repository. The system releases it if ralphtool dies."""
+def hold_change(repository: Repository | None, root: str, change: str, holder: str) -> Iterator[None]:
+    """Locks a change against runs in other worktrees of the repository. The system releases it if ralphtool dies.
+
+    `holder` says who locks it, as in "the run X".
+    """
     if repository is None:
         yield
         return
@@ -28,7 +31,7 @@ def hold_change(repository: Repository | None, root: str, change: str, run: str)
     try:
         _lock(lock, change)
         os.ftruncate(lock, 0)
-        os.pwrite(lock, os.fsencode(f"{run} in {root}"), 0)
+        os.pwrite(lock, os.fsencode(f"{holder} in {root}"), 0)
         yield
     finally:
         os.close(lock)
@@ -40,6 +43,5 @@ def _lock(lock: int, change: str) -> None:
     except BlockingIOError:
         holder = os.pread(lock, 5000, 0).decode("utf-8", "replace")
         raise ChangeLocked(
-            f"{change} is locked by the run {holder}, which uses the same repository: wait until it ends, or stop it "
-            "there"
+            f"{change} is locked by {holder}, which uses the same repository: wait until it ends, or stop it there"
         ) from None

@@ -73,7 +73,7 @@ class ProtectedGit:
 
     @property
     def _record_path(self) -> str:
-        return os.path.join(layout.in_git(self.repository.gitdir), "internals.json")
+        return find_record(self.repository.gitdir)
 
     def _write(self) -> None:
         """After a kill, the next run needs to know the old state."""
@@ -162,6 +162,11 @@ class ProtectedGit:
         changed = {name: value for name, value in self._refs.items() if now.get(name) != value}
         self.repository.set_refs(dict(changed))
         return [GuardFinding("git-touched", name, "moved by the agent, and restored") for name in sorted(changed)]
+
+
+def find_record(gitdir: str) -> str:
+    """The path of the saved state. In a worktree without a box, the file exists while an agent works, or was killed."""
+    return os.path.join(layout.in_git(gitdir), "internals.json")
 
 
 def _list_names(folder: str) -> list[str]:

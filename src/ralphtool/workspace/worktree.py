@@ -54,9 +54,7 @@ class Worktree(Tree):
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         told = self._start_from_user_tree(own_files) + self._describe_unseen(own_files)
         self._use(self._ensure_worktree())
-        self.protected_git.recover()
-        self.protected_git.unlock()
-        remove_index_lock(self.repository.index)
+        self._recover_git()
         if not os.path.exists(self.repository.index):
             os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
             self.repository.run("read-tree", "--empty")
@@ -68,6 +66,11 @@ class Worktree(Tree):
         self.repository.set_head(self.ref)
         return [*told, f"the worktree is {self.place}"]
 
+    def _recover_git(self) -> None:
+        self.protected_git.recover()
+        self.protected_git.unlock()
+        remove_index_lock(self.repository.index)
+
     def _fill_new(self) -> None:
         """Writes the files of the last checkpoint to an empty worktree: it has no index, and nothing is in the way."""
         os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
@@ -78,11 +81,56 @@ class Worktree(Tree):
 
     def _keep_left(self) -> None:
         """Keeps the work of a killed run, based on the commit that it began with: the branch may have moved since."""
+        if self._is_at_rest:
+            return
         newest, self._began_with = self.tip, self._tip_tree  # committed work was not interrupted
         if base := self.repository.resolve("HEAD"):
             self.catch_up(base)
         self.keep_interrupted(self.change)
         self.catch_up(newest)
+
+    @property
+    def _is_at_rest(self) -> bool:
+        """Whether its files are known to be committed."""
+        return False
+
+    def keep_work(self, newest: str | None) -> str | None:
+        """Keeps the work that a killed run left here, and changes nothing else. Returns the ref that keeps it; None if
+        there is no such work. Raises an error if the files can't be read.
+
+        `newest` is the last commit of the branch, if that is known.
+        """
+        found = self._find_worktree()
+        base = found.resolve("HEAD") if found else None
+        if found is None or not (newest := newest or base):
+            raise GitError("git does not know it as a worktree")
+        self._advance(newest, self.home.tree_of(newest))
+        self._use(found)
+        self._recover_git()
+        self._began_with = self._tip_tree
+        self.catch_up(base or newest)
+        if self._is_at_rest:
+            return None
+        if not os.path.exists(self.repository.index):
+            os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
+            self.repository.run("read-tree", self._tip_tree)
+        tree, _ = self._snapshot(self._tip_tree)
+        known = {ref: found for ref, found in self._list_kept().items() if found == tree}
+        if any(ref.startswith(layout.ATTEMPTS) for ref in known):
+            return None  # it was judged
+        return next(iter(known), None) or self._keep_tree(tree)
+
+    def _keep_tree(self, tree: str) -> str | None:
+        if tree in (self._tip_tree, self._began_with):
+            return None
+        message = f"ralphtool: {self.change}, interrupted\n"
+        return self.keep_commit(self.change, self.repository.commit(tree, [self.tip], message))
+
+    def _list_kept(self) -> dict[str, str]:
+        """The refs of attempts and of interrupted work, and their trees."""
+        options = ("--format=%(refname) %(tree)", layout.ATTEMPTS, layout.INTERRUPTED)
+        lines = self.repository.text("for-each-ref", *options).split("\n")
+        return dict(line.rsplit(" ", 1) for line in lines if line)
 
     def _start_from_user_tree(self, own_files: Sequence[str]) -> list[str]:
         """The change's own files may not be committed yet, so that only the user's tree has them."""
@@ -131,8 +179,7 @@ class Worktree(Tree):
 
     def _ensure_worktree(self) -> Repository:
         """The worktree, created if it does not exist or is incomplete."""
-        found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
-        if found and os.path.realpath(found.top) == os.path.realpath(self.place):
+        if found := self._find_worktree():
             return found
         shutil.rmtree(self.place, ignore_errors=True)
         prune_worktrees(self.home)
@@ -141,6 +188,10 @@ class Worktree(Tree):
         if made is None:
             raise GitError(f"git worktree add did not create a worktree at {self.place}")
         return made
+
+    def _find_worktree(self) -> Repository | None:
+        found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
+        return found if found and os.path.realpath(found.top) == os.path.realpath(self.place) else None
 
     def _add_worktree(self) -> str:
         """Creates it, and returns its git folder."""

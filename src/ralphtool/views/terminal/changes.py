@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool import specs
+from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.judging import proof_words
 from ralphtool.specs import remaining, titles
@@ -62,6 +63,9 @@ def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
     if one.has_died:
         told = f"its last run died: `ralphtool run {make_printable(one.name)}` resumes where it stopped"
         yield told, {"fg": "yellow"}
+    if one.waiting:
+        words = pluralize(one.waiting, "story needs your answer", "stories need your answer")
+        yield f"{words}: {glue('`ralphtool questions`')}", {"fg": "yellow"}
 
 
 def _format_progress(one: Overview) -> str:
