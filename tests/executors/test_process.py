@@ -60,6 +60,7 @@ class Bench:
         self.supervisor = Supervisor(str(folder / "processes"))
         self.into = folder / "transcript"
         self.env = {"PATH": os.environ["PATH"], "TEST_MARK": self.mark, "RALPH_SESSION": self.mark}
+        self._others = psutil.Process().children()  # of fixtures that several test modules share, such as a browser
 
     def start(self, *argv: str, **options: Any) -> Any:
         wanted = {"cwd": str(self.folder), "env": self.env, "stdin": None, "into": str(self.into)}
@@ -79,6 +80,10 @@ class Bench:
 
     def gone(self) -> bool:
         return eventually(lambda: not self.alive())
+
+    def children(self) -> list[psutil.Process]:
+        """The child processes of this test."""
+        return [each for each in psutil.Process().children() if each not in self._others]
 
 
 def environment(each: psutil.Process) -> dict[str, str]:
@@ -230,19 +235,18 @@ def test_a_program_that_can_not_be_started(bench: Bench, argv: list[str], option
 
 def test_hundreds_of_runs_leave_nothing(bench: Bench) -> None:
     us = psutil.Process()
-    others = set(us.children())  # of fixtures that several test modules share, such as a browser's driver
     bench.run("true")
-    (its_supervisor,) = set(us.children()) - others
+    (its_supervisor,) = bench.children()
     gc.collect()  # closes files that an earlier test forgot to close
     before = us.num_fds(), its_supervisor.num_fds()
     for number in range(150):
         assert bench.run("sh", "-c", f"echo {number}")[1] == b"%d\n" % number
         assert bench.run("no-such-program")[0].why == "not-started"
     assert (us.num_fds(), its_supervisor.num_fds()) == before
-    assert set(us.children()) - others == {its_supervisor}
+    assert bench.children() == [its_supervisor]
     assert its_supervisor.children() == []
     bench.supervisor.close()
-    assert set(us.children()) <= others
+    assert bench.children() == []
 
 
 def test_one_program_at_a_time(bench: Bench) -> None:
@@ -514,13 +518,13 @@ def test_a_program_that_kills_its_supervisor(bench: Bench, then: str) -> None:
     assert ended.exit_code in (-signal.SIGKILL, 0)
     assert any(name.startswith("python") for name in ended.left)
     assert bench.alive() == []
-    assert psutil.Process().children() == []
+    assert bench.children() == []
     assert bench.run("sh", "-c", "exit 5")[0].exit_code == 5
 
 
 def test_a_supervisor_that_died_between_two_programs(bench: Bench) -> None:
     bench.run("true")
-    (its_supervisor,) = psutil.Process().children()
+    (its_supervisor,) = bench.children()
     its_supervisor.kill()
     assert eventually(lambda: its_supervisor.status() == psutil.STATUS_ZOMBIE)
     assert bench.run("sh", "-c", "exit 5")[0].exit_code == 5
@@ -531,7 +535,7 @@ def test_a_program_that_stops_its_supervisor(bench: Bench) -> None:
     ended, _ = bench.run(*bench.daemon("os.kill(os.getppid(), signal.SIGSTOP); time.sleep(3600)"), wall=6, grace=0.1)
     assert (ended.why, ended.exit_code) == ("wall-clock", -signal.SIGKILL)
     assert bench.alive() == []
-    assert psutil.Process().children() == []
+    assert bench.children() == []
 
 
 @LINUX_ONLY
@@ -730,7 +734,7 @@ def test_descendants_are_noted_while_a_program_runs(bench: Bench) -> None:
     then = f"print('on', flush=True)\nwhile not os.path.exists({str(go_on)!r}): time.sleep(0.05)"
     running = bench.start(*bench.daemon(then), stop=look)
     assert next(running) == b"on\n"
-    (its_supervisor,) = psutil.Process().children()
+    (its_supervisor,) = bench.children()
     pids = [its_supervisor.pid, *{each.pid for each in bench.alive()}]
     wanted = {f"{pid} {read_start_time(pid)}" for pid in pids}
     assert finish(running)[0].why == "exit"

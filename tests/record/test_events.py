@@ -113,17 +113,21 @@ def test_every_event_of_an_iteration_carries_its_number_and_its_story(lab: Lab) 
     found = [event for line in written if (event := events.decode(line))]
     assert len(found) == len(written)
     where: tuple[int, str] = (0, "")
-    seen = set()
+    seen, numbers = set(), []
     for event in found:
         if isinstance(event, events.IterationStarted):
-            where = (where[0] + 1, event.story)
+            where = (len(numbers) + 1, event.story)
+            numbers.append(where)
             assert Path(event.directory).name == f"{where[0]:03}-{event.entry}"
         tag = str(type(event).__struct_config__.tag)
+        if getattr(event, "when", "") == "tip":  # the last check belongs to no story
+            where = (0, "")
         if tag in OF_ITERATION:
             seen.add(tag)
             fields = structs.asdict(event)
             assert (fields["iteration"], fields["story"]) == where, tag
-    assert where == (3, "2")
+    assert numbers[-1] == (3, "2")
+    assert where == (0, "")
     assert seen == OF_ITERATION
 
 

@@ -28,6 +28,7 @@ from ralphtool.record.events import IterationStarted, RunStarted, Steered
 from ralphtool.record.follow import decode_all
 from ralphtool.views import project_data as data
 from ralphtool.views.screen import RalphApp
+from ralphtool.views.screen.base import Page
 from ralphtool.views.screen.record import MAX_ACTIVITIES, FollowedRun, WatchedRun
 from ralphtool.views.screen.watch import WatchPage
 
@@ -157,6 +158,23 @@ def record(lab: Lab) -> Record:
 
 
 # --- the pages --------------------------------------------------------------------------------------
+
+
+def test_a_page_that_was_left_while_it_read_shows_nothing_more(finished: Lab) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "add-login", "unfinished")
+        await pilot.press("enter")
+        await seen(pilot, "Users want in.")
+        page = pilot.app.screen
+        assert isinstance(page, Page)
+        assert await page.run_in_thread(lambda: 1) == 1
+        await pilot.press("escape")
+        await seen(pilot, "Changes", "Runs")
+        with pytest.raises(asyncio.CancelledError):
+            await page.run_in_thread(lambda: 1)
+        await pilot.press("q")
+
+    assert drive(finished.root, act).return_code == 0
 
 
 def test_every_page_is_reached_by_keys(finished: Lab) -> None:

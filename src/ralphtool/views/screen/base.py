@@ -204,13 +204,18 @@ class Page(Screen[None]):
         self.show_message(f"answered: story {asked.story} resumes with it, in this run or in the next one")
 
     async def run_in_thread(self, read: Callable[[], ResultT]) -> ResultT | RalphError:
-        """Reads something slow outside the event loop, which paints. Errors are returned, not raised."""
+        """Reads something slow outside the event loop, which paints. Errors are returned, not raised. Cancels the
+        caller if the page was left meanwhile: its widgets are being removed."""
+        found: ResultT | RalphError
         try:
-            return await asyncio.to_thread(read)
+            found = await asyncio.to_thread(read)
         except RalphError as error:
-            return error
+            found = error
         except OSError as error:
-            return from_os_error(error)
+            found = from_os_error(error)
+        if self not in self.app.screen_stack:
+            raise asyncio.CancelledError
+        return found
 
 
 def _render_question(asked: questions.OpenQuestion) -> Text:
