@@ -113,7 +113,7 @@ def test_every_event_of_an_iteration_carries_its_number_and_its_story(lab: Lab) 
     found = [event for line in written if (event := events.decode(line))]
     assert len(found) == len(written)
     where: tuple[int, str] = (0, "")
-    seen, numbers = set(), []
+    seen, numbers = set(), list[tuple[int, str]]()
     for event in found:
         if isinstance(event, events.IterationStarted):
             where = (len(numbers) + 1, event.story)

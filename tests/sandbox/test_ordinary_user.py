@@ -10,10 +10,11 @@ import tempfile
 
 import pytest
 from project import REPOSITORY
+from properties import THOROUGH, sample
 from sandbox.stage import ORDINARY, become_user, ensure_user
 
-FILES = ("tests/sandbox/test_users_tree.py", "tests/sandbox/test_users_branch.py")
-SHARE = [] if os.environ.get("RALPH_TESTS") == "all" else ["-m", "not slow", "-k", "box"]
+FILES = sample(("tests/sandbox/test_users_tree.py", "tests/sandbox/test_users_branch.py"), 2)
+SHARE = [] if THOROUGH else ["-m", "not slow", "-k", "box"]
 PYTEST = (sys.executable, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *SHARE)
 
 
