@@ -31,7 +31,7 @@ class _SavedFile(Struct, frozen=True):
 
 
 class _GitRecord(Struct, frozen=True):
-    """The saved state, as it is written to disk."""
+    """The saved state, as it is written to disk. Paths are relative to git's folder: a project may be moved."""
 
     paths: list[str]
     files: dict[str, _SavedFile]
@@ -77,8 +77,8 @@ class ProtectedGit:
 
     def _write(self) -> None:
         """After a kill, the next run needs to know the old state."""
-        inside = {path: one for path, one in self._files.items() if one}
-        known = _GitRecord(list(self._files), inside, self._refs, self.tip)
+        named = {os.path.relpath(path, self.repository.common): one for path, one in self._files.items()}
+        known = _GitRecord(list(named), {path: one for path, one in named.items() if one}, self._refs, self.tip)
         files.replace(self._record_path, msgspec.json.encode(known))
 
     def recover(self) -> list[GuardFinding]:
@@ -87,7 +87,9 @@ class ProtectedGit:
             known = typed.decode(files.read(self._record_path), _GitRecord)
         except (FileNotFoundError, msgspec.DecodeError):
             return []
-        self._files = {path: known.files.get(path) for path in known.paths}
+        if any(map(os.path.isabs, known.paths)):
+            return []  # written by an earlier version, maybe before the project was moved
+        self._files = {os.path.join(self.repository.common, path): known.files.get(path) for path in known.paths}
         self._refs, self.tip = known.refs, known.tip
         return self.restore_changed()
 

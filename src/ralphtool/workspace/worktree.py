@@ -100,7 +100,7 @@ class Worktree(Tree):
 
         `newest` is the last commit of the branch, if that is known.
         """
-        found = self._find_worktree()
+        found = self._find_worktree() or self._repair_worktree()
         base = found.resolve("HEAD") if found else None
         if found is None or not (newest := newest or base):
             raise GitError("git does not know it as a worktree")
@@ -179,7 +179,7 @@ class Worktree(Tree):
 
     def _ensure_worktree(self) -> Repository:
         """The worktree, created if it does not exist or is incomplete."""
-        if found := self._find_worktree():
+        if found := self._find_worktree() or self._repair_worktree():
             return found
         shutil.rmtree(self.place, ignore_errors=True)
         prune_worktrees(self.home)
@@ -188,6 +188,12 @@ class Worktree(Tree):
         if made is None:
             raise GitError(f"git worktree add did not create a worktree at {self.place}")
         return made
+
+    def _repair_worktree(self) -> Repository | None:
+        """The project may have been moved: git links a worktree by absolute paths."""
+        with _lock_worktrees(self.home):
+            _repair_worktrees(self.home)
+        return self._find_worktree()
 
     def _find_worktree(self) -> Repository | None:
         found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
@@ -305,9 +311,19 @@ class Worktree(Tree):
 
 
 def prune_worktrees(repository: Repository) -> None:
-    """Makes git forget worktrees that no longer exist."""
+    """Makes git forget worktrees that no longer exist; not those of a project that was moved."""
     with _lock_worktrees(repository):
+        _repair_worktrees(repository)
         repository.run("worktree", "prune")
+
+
+def _repair_worktrees(repository: Repository) -> None:
+    """Corrects git's links to worktrees of ralphtool that were moved with the project."""
+    folder = os.path.join(layout.in_git(repository.common), "worktrees")
+    found = [os.path.join(folder, name) for name in (os.listdir(folder) if os.path.isdir(folder) else ())]
+    places = [place for place in found if os.path.isfile(os.path.join(place, ".git"))]
+    if places:
+        repository.run("worktree", "repair", *places, check=False)
 
 
 def _lock_worktrees(repository: Repository) -> files.FileLock:

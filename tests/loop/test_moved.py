@@ -1,0 +1,45 @@
+"""A project that is moved to another folder after its run was killed: nothing is lost, and the next run continues."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import DONE, Lab, kill, wait_until
+
+WORK: list[dict[str, Any]] = [{"write": "work.txt", "text": "hours of work\n"}, {"run": "sleep 3600"}]
+
+
+def kill_and_move(lab: Lab, workspace: str) -> None:
+    lab.repository("## 1. One\n\n- [ ] 1.1 a\n", workspace=workspace).play(default=WORK)
+    places = [lab.root, lab.root / ".git/ralph/worktrees/add-login"]
+    run = lab.start()
+    assert wait_until(lambda: any((place / "work.txt").exists() for place in places))
+    kill(run)
+    lab.root = lab.root.rename(lab.root.parent / "elsewhere")
+
+
+def list_kept(lab: Lab) -> list[str]:
+    refs = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").split()
+    return [lab.git("show", f"{ref}:work.txt") for ref in refs]
+
+
+@pytest.mark.parametrize("workspace", ["here", "worktree", "box"])
+def test_the_next_run_keeps_what_the_killed_one_left(lab: Lab, workspace: str) -> None:
+    kill_and_move(lab, workspace)
+    config = (lab.root / ".git/config").read_bytes()
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert list_kept(lab) == ["hours of work"]
+    assert (lab.root / ".git/config").read_bytes() == config
+    assert lab.git("symbolic-ref", "HEAD") == "refs/heads/main"
+    assert lab.checkpoints() == ["1"]
+
+
+@pytest.mark.parametrize("workspace", ["worktree", "box"])
+def test_finish_keeps_it_too(lab: Lab, workspace: str) -> None:
+    kill_and_move(lab, workspace)
+    assert lab.run("finish", "add-login", "--squash").exit_code == 0
+    assert list_kept(lab) == ["hours of work"]
+    assert not list(Path(lab.root, ".git/ralph/worktrees").iterdir())
