@@ -724,6 +724,21 @@ def test_a_pull_request_has_the_branch_and_the_report(done: Lab) -> None:
     assert done.git("rev-parse", "ralph/add-login")
 
 
+@pytest.mark.parametrize("how", ["--no-ff", "--squash"])
+def test_after_a_pull_request_was_merged_the_suggested_command_ends_the_change(done: Lab, how: str) -> None:
+    put_gh(done)
+    told = done.run("finish", "--pr")
+    assert "git pull, then ralphtool finish add-login --squash" in told.stdout
+    done.git("merge", "--quiet", how, "ralph/add-login")
+    done.git("commit", "--quiet", "--allow-empty", "--message=merged")
+    before = done.git("rev-parse", "HEAD")
+    told = done.run("finish", "add-login", "--squash")
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert "Your branch already has all the work of ralph/add-login." in told.stdout
+    assert (done.git("rev-parse", "HEAD"), done.git("diff", "--cached", "--name-only")) == (before, "")
+    assert done.git("branch", "--list", "ralph/*") == ""
+
+
 def test_a_second_time_the_open_one_is_brought_up_to_date(done: Lab) -> None:
     put_gh(done, create="echo 'already exists' >&2; exit 1")
     told = done.run("finish", "--pr")

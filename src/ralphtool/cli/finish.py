@@ -67,11 +67,16 @@ def finish_command(change: str | None, **ways: bool) -> None:
 
 def _squash(repository: Repository, root: str, change: str) -> None:
     done = finish.squash(repository, root, change)
-    number = len(done.paths)
+    click.echo(_describe_staged(done.branch, len(done.paths)))
+    _print_rest(done)
+
+
+def _describe_staged(branch: str, number: int) -> str:
+    if number == 0:
+        return f"Your branch already has all the work of {branch}."
     is_staged, it = ("is staged", "it") if number == 1 else ("are staged", "them")
     files = pluralize(number, "file", "files")
-    click.echo(f"{files} of {done.branch} {is_staged} in your working tree: review {it}, then commit.")
-    _print_rest(done)
+    return f"{files} of {branch} {is_staged} in your working tree: review {it}, then commit."
 
 
 def _merge(repository: Repository, root: str, change: str) -> None:
@@ -97,7 +102,7 @@ def _open_pull_request(repository: Repository, root: str, change: str) -> None:
         raise finish.build_no_branch_error(repository, change)
     made = pull_request.open_pull_request(repository, change, change, _render_report(root, change))
     click.echo(f"{layout.branch(change)} is pushed to {made.remote}: {make_printable(made.url)}")
-    click.echo(f"The branch is kept. After the merge: git pull, then git branch -D {layout.branch(change)}")
+    click.echo(f"The branch is kept. After the merge: git pull, then ralphtool finish {change} --squash")
 
 
 def _render_report(root: str, change: str) -> str:
