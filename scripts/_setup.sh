@@ -67,7 +67,9 @@ need_python_agent() {
 
 # The browser for tests of the report's page: Debian's, although the page works in any.
 need_browser() {
-  need_command chromium chromium
+  # Chromium without its windows needs half the time; older systems only have the whole browser.
+  command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null ||
+    (install_package chromium-headless-shell) || install_package chromium
   need_node
   # Finds problems for people with a screen reader, or without a mouse.
   [ -f .tools/axe/node_modules/axe-core/axe.min.js ] || npm_install .tools/axe axe-core@4.14.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import statistics
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 import psutil
 from bench_loop import Rows, measured
 from bench_watch import FEW, MANY, Project, at, line, long_run
+from browser import CHROMIUM
 from playwright.sync_api import Browser, Page, sync_playwright
 
 PYTHON = sys.executable
@@ -46,7 +46,7 @@ def serving(project: Project, *options: str) -> Iterator[tuple[str, psutil.Proce
 @contextmanager
 def browsing() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         try:
             yield browser
         finally:

@@ -10,7 +10,6 @@ import contextlib
 import io
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "src")]
 
+from browser import CHROMIUM  # noqa: E402
 from playwright.sync_api import Browser, sync_playwright  # noqa: E402
 from rich.console import Console  # noqa: E402
 from views.night import RUN, a_night  # noqa: E402
@@ -125,7 +125,7 @@ def main() -> None:
         report.unlink(missing_ok=True)
         subprocess.run([*RALPHTOOL, "report", "--format", "html", "--output", str(report)], cwd=root, check=True)
         with sync_playwright() as playwright, serve(root) as address:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             photograph(browser, report.as_uri(), folder, "report")
             photograph(browser, address, folder, "web")
             photograph_drawings(browser, folder)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from browser import CHROMIUM
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs/images"
@@ -121,7 +121,7 @@ def take_pictures(root: Path, server: subprocess.Popen[bytes]) -> None:
     assert server.stdout
     address = json.loads(server.stdout.readline())["address"]
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         wide = {"width": 1280, "height": 1000}
         picture(browser, address, "web-light", viewport=wide, color_scheme="light")
         picture(browser, address, "web-dark", "1", viewport=wide, color_scheme="dark")

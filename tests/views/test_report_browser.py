@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +17,9 @@ from typing import Any
 import pytest
 from patience import PATIENCE
 from project import COMMAND
+from views.browser import CHROMIUM
 from views.night import HOSTILE, a_night
 
-CHROMIUM = shutil.which("chromium")
 PHONE, DESK = 360, 1200
 QUIET = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),

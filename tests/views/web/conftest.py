@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect, sync_playwright
-from views.web.pages import CHROMIUM, MILLISECONDS, QUIET, Server, Tab
+from views.browser import CHROMIUM
+from views.web.pages import MILLISECONDS, QUIET, Server, Tab
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from patience import PATIENCE
 from playwright.sync_api import Browser, BrowserContext, Page
 from project import REPOSITORY
 
-CHROMIUM = shutil.which("chromium")
 AXE = REPOSITORY / ".tools/axe/node_modules/axe-core/axe.min.js"
 MILLISECONDS = PATIENCE * 1000
 QUIET = (
