@@ -161,7 +161,7 @@ def choose(dice: random.Random, lines: set[str]) -> list[str]:
 
 
 def differ_in_numbers(one: str, other: str) -> bool:
-    """Whether each word that differs has digits on both sides: names that differ are no repeat for anybody."""
+    """Whether each word that differs has digits on both sides: lines that differ in a name are different failures."""
     words, words_there = one.split(), other.split()
     differing = [pair for pair in zip(words, words_there, strict=False) if pair[0] != pair[1]]
     return len(words) == len(words_there) and all(is_number_changed(*pair) for pair in differing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,30 @@ def test_the_next_run_keeps_what_the_killed_one_left(lab: Lab, workspace: str) -
     assert (lab.root / ".git/config").read_bytes() == config
     assert lab.git("symbolic-ref", "HEAD") == "refs/heads/main"
     assert lab.checkpoints() == ["1"]
+
+
+def test_a_record_with_the_old_paths_restores_nothing(lab: Lab) -> None:
+    """Earlier versions wrote absolute paths: as seen from the new place, every file would be new, and deleted."""
+    old = f"{lab.root}/.git"
+    kill_and_move(lab, "here")
+    path = lab.root / ".git/ralph/internals.json"
+    record = json.loads(path.read_bytes())
+    record["paths"] = [f"{old}/{name}" for name in record["paths"]]
+    record["files"] = {f"{old}/{name}": file for name, file in record["files"].items()}
+    path.write_text(json.dumps(record))
+    config = (lab.root / ".git/config").read_bytes()
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert (lab.root / ".git/config").read_bytes() == config
+
+
+@pytest.mark.parametrize("workspace", ["worktree", "box"])
+def test_doctor_does_not_remove_what_the_next_run_needs(lab: Lab, workspace: str) -> None:
+    kill_and_move(lab, workspace)
+    lab.run("doctor", "--fix")
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0
+    assert list_kept(lab) == ["hours of work"]
 
 
 @pytest.mark.parametrize("workspace", ["worktree", "box"])

@@ -35,6 +35,7 @@ from ralphtool.specs import remaining
 from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.stash import Stash
+from ralphtool.workspace.worktree import prune_worktrees
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -219,7 +220,7 @@ def _check_worktrees(project: DoctorContext, repository: Repository) -> Iterator
     listed = repository.text("worktree", "list", "--porcelain")
     if any(line.startswith("prunable") for line in listed.split("\n")):
         text = "git lists worktrees whose folders are gone"
-        yield warning("git", text, "git worktree prune", partial(_prune, repository))
+        yield warning("git", text, "ralphtool doctor --fix", partial(_prune, repository))
 
 
 def _remove_worktrees(root: str, repository: Repository, change: str) -> str:
@@ -238,7 +239,7 @@ def _remove_worktrees(root: str, repository: Repository, change: str) -> str:
 
 
 def _prune(repository: Repository) -> str:
-    repository.run("worktree", "prune")
+    prune_worktrees(repository)  # unlike git's own command, it keeps those of a project that was moved
     return "removed worktrees whose folders are gone from git's list"
 
 

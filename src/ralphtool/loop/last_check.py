@@ -1,7 +1,7 @@
 """The gates on the branch's tip at the end of a run: whatever the stories were, the tip must be green.
 
-What a run has found out about the very same files need not be found out again: the results of the story that it
-finished last, or the baseline, if nothing was committed after it.
+The gates are not run again on files that this run has tested already: those of the story that it finished last, or
+those of the baseline, if nothing was committed after it.
 """
 
 from __future__ import annotations
