@@ -752,32 +752,6 @@ def test_a_supervisor_that_is_killed_costs_its_own_lane_only(lab: Lab) -> None:
     check_left(lab)
 
 
-def test_a_disk_that_one_of_them_fills_costs_no_work(lab: Lab) -> None:
-    place = lab.root.parent / "small"
-    place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("mounting a small disk takes root")
-    try:
-        make(lab, attempts=5)
-        (lab.root / ".git/ralph").mkdir()
-        (lab.root / ".git/ralph/worktrees").symlink_to(place)
-        full = f"{meet(lab)}/full"
-        fills = {"run": f"test -e {full} || {{ head -c 9M /dev/zero > big; touch {full}; false; }}"}
-        wait = {"run": f"while [ ! -e {full} ]; do sleep 0.05; done"}
-        lab.play({"story": "2", "steps": [fills, *WRITES]}, default=[wait, *WRITES])
-        done = lab.loop()
-        assert done.exit_code == 0, done.stdout[-3000:]
-        assert {entry["status"] for entry in lab.entries()} == {"completed"}, "what the machine is to blame for is free"
-        told = [one["summary"] for one in of_kind(lab.events(done), "verdict") if one["status"] == "transient"]
-        assert all("is full: free some space there" in one for one in told)
-        assert told
-        assert sorted(list_stories(lab)) == ["1", "2", "3", "4"]
-        check_commits(lab)
-    finally:
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
-
-
 def commit_to_branch(lab: Lab, files: dict[str, str], parent: str = "ralph/add-login") -> str:
     """Commits to the branch as a user may do, from anywhere."""
     env = {**lab.env, "GIT_INDEX_FILE": str(lab.root.parent / "index")}

@@ -69,6 +69,7 @@ class Report(Struct, frozen=True, kw_only=True):
     baseline: Baseline | None = None
     trouble: str = ""
     full_disk: str = ""  # a folder whose disk was full when the agent or its gates ended
+    fills_disk: bool = False  # the story's own files may be what fills it
     left: tuple[str, ...] = ()  # processes that had to be ended
     agent_seconds: float = 0.0
     gate_seconds: float = 0.0

@@ -16,7 +16,7 @@ from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
-from ralphtool.executors import Assignment, Report, environment
+from ralphtool.executors import Assignment, Report, disk, environment
 from ralphtool.executors.claims import must_prove
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
@@ -24,7 +24,7 @@ from ralphtool.executors.meter import Meter, Prices, UsageLimits, add_login_advi
 from ralphtool.executors.proving import Prover
 from ralphtool.executors.spec_snapshot import SpecSnapshot, SpecWatch
 from ralphtool.executors.tick_watch import TickWatch
-from ralphtool.executors.transcript import StderrChunk, find_full_disk
+from ralphtool.executors.transcript import StderrChunk
 from ralphtool.executors.watchdog import Watchdog
 from ralphtool.judging import gates, verdict
 from ralphtool.judging.guard.model import GuardFinding
@@ -438,7 +438,7 @@ class LocalExecutor:
 
     def _inspect_work(self, report: Report, assignment: Assignment, before: SpecSnapshot) -> Report:
         """Adds the agent's diff and its ticks to the report."""
-        full_disk = self._find_full_disk()
+        report = self._look_at_disk(report)
         self._ensure_folders(assignment)
         touched = self.context.protected_state.restore_changed(
             os.path.join(self._find_folder(assignment), "touched"), self.context.prd_ids
@@ -448,7 +448,7 @@ class LocalExecutor:
         if edited and self.context.workspace.branch is None:
             before.restore()
         findings = [*touched, *taken.findings, *edited, *self._find_agent_config(taken, assignment)]
-        return structs.replace(
+        report = structs.replace(
             report,
             ticked_before=before.ticked,
             ticked=ticked,
@@ -456,9 +456,9 @@ class LocalExecutor:
             paths=taken.paths,
             findings=tuple(findings) if self.context.settings.run.guard != "off" else (),
             trouble=taken.trouble,
-            full_disk=full_disk,
             required=frozenset(task.id for task in specs.find_story(before.stories, assignment.story).required),
         )
+        return self._look_at_disk(report)
 
     def _find_agent_config(self, taken: WorkspaceSnapshot, assignment: Assignment) -> list[GuardFinding]:
         """Agent configuration in the project's files takes effect at the next start, including commands to run."""
@@ -473,11 +473,11 @@ class LocalExecutor:
         prover = self._build_prover(report, assignment, stop)
         has_claimed = verdict.parse_claim(report.end.message, assignment.token).complete
         report = prover.prove(report, is_whole=has_claimed and report.required <= report.ticked)
-        report = structs.replace(report, full_disk=report.full_disk or self._find_full_disk())
+        report = self._look_at_disk(report)
         return structs.replace(report, ending="stopped") if stop() else report
 
-    def _find_full_disk(self) -> str:
-        return find_full_disk((self.context.workspace.root, self.context.folder))
+    def _look_at_disk(self, report: Report) -> Report:
+        return disk.look_at(report, self.context.workspace.root, self.context.folder)
 
     def run_gates_ahead(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Runs only the gates, on work that is in place and may become the newest."""

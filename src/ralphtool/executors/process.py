@@ -28,7 +28,8 @@ from msgspec.structs import replace
 from ralphtool.core import files
 from ralphtool.core.locks import read_start_time
 from ralphtool.executors import supervisor
-from ralphtool.executors.transcript import ProgramOutput, is_disk_full
+from ralphtool.executors.disk import is_disk_full
+from ralphtool.executors.transcript import ProgramOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Mapping, Sequence

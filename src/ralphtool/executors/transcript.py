@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import io
 import os
@@ -13,14 +12,14 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Literal
 
 from ralphtool.core import files
+from ralphtool.executors.disk import is_disk_full
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
 REDACTED = b"[redacted]"
 _CHUNK = 1 << 20
-_LEAST_ROOM = 1 << 17  # bytes
 _TICK = 0.1  # seconds between two checks of the time limits
 _SETPIPE_SZ = getattr(fcntl, "F_SETPIPE_SZ", None)
 
@@ -192,21 +191,3 @@ class ProgramOutput:
     def _close(self, stream: _Stream) -> None:
         self._poll.unregister(stream.pipe)
         del self._open[stream.pipe.fileno()]
-
-
-def is_disk_full(error: OSError) -> bool:
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
-
-
-def find_full_disk(places: Iterable[str]) -> str:
-    """The first folder whose disk has no room for a small file; empty if all have room."""
-    return next((place for place in places if _is_full(place)), "")
-
-
-def _is_full(place: str) -> bool:
-    try:
-        disk = os.statvfs(place)
-    except OSError:
-        return False  # it is gone, which is a different problem
-    free = disk.f_bfree if os.geteuid() == 0 else disk.f_bavail  # part of it is reserved for root
-    return free * disk.f_frsize < _LEAST_ROOM or (disk.f_files > 0 and disk.f_ffree == 0)

@@ -442,8 +442,7 @@ class Loop:
         ref = change.workspace.keep_interrupted(self.change.run, state.cut_off)
         # Without git to go back to the old state, the baseline is known only from this attempt.
         self.change.change_state.baseline = report.baseline or self.change.change_state.baseline
-        fills_disk = report.full_disk and not report.gates_ran  # its own files may be what fills the disk
-        if verdict.status == "transient" and not (report.findings or report.trouble or fills_disk):
+        if verdict.status == "transient" and not (report.findings or report.trouble or report.fills_disk):
             state.cut_off = ref
         self.change.save()
         if verdict.status == "transient" or not (self._is_over() or self.is_abandoned):

@@ -15,9 +15,9 @@ from ralphtool.agents import Failure
 from ralphtool.core import files, layout, project
 from ralphtool.errors import GitError, RalphError
 from ralphtool.executors import orders
+from ralphtool.executors.disk import find_full_disk, is_disk_full
 from ralphtool.executors.orders import Receipt
 from ralphtool.executors.temporal.serving import JobEnded, JobRefused
-from ralphtool.executors.transcript import find_full_disk, is_disk_full
 from ralphtool.loop.runners import check_runners, make_runners
 from ralphtool.workers.clones import ProjectClone
 from ralphtool.workers.live import Teller

@@ -415,7 +415,7 @@ def _clean(result: Result, otherwise: str) -> Report:
     report = result.report or _build_lost(otherwise)
     if report.full_disk:
         failure = Failure("network", f"the disk of worker {result.worker} is full", time.time() + _PAUSE)
-        report = structs.replace(report, ending="exit", failure=failure, full_disk="")
+        report = structs.replace(report, ending="exit", failure=failure, full_disk="", fills_disk=False)
         report = structs.replace(report, end=structs.replace(report.end, ok=False))
     return structs.replace(report, results=(), red=(), ahead=(), proof=None)
 
