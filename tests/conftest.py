@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,13 @@ from project import REPOSITORY, TESTS, Ralph  # noqa: E402
 # Tests with many cases: the quick run takes one case in so many, `scripts/test --all` takes all.
 SLOW = {name: int(share) for name, share in map(str.split, (TESTS / "slow.txt").read_text().splitlines()[1:])}
 WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv; most tests don't need them
+
+
+def pytest_configure() -> None:
+    """A shell starts what is in its background with these signals ignored, and every process would inherit that."""
+    for number, usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGQUIT, signal.SIG_DFL)):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
