@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 # Each test worker gets at most one CPU: more numpy threads would spin while they wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# The `python3` of a version manager may start a dozen shells first, for every gate of every test.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).resolve().parent), os.environ["PATH"]])
 
 # Failed assertions in shared modules get the same details as in tests. Must come before the imports.
 pytest.register_assert_rewrite(

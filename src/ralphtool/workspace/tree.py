@@ -25,6 +25,7 @@ from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.lent_index import LentIndex
 from ralphtool.workspace.mixed_tree import build_mixed_tree
 from ralphtool.workspace.paths import Paths, printable
+from ralphtool.workspace.protected_work import take_protected
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, build_changes
 from ralphtool.workspace.swapped_files import SwappedFiles, is_written_as_it_is, list_states, set_time
@@ -294,16 +295,7 @@ class Tree:
             self.repository.set_refs({self._proof_ref: self._protected})
 
     def take_protected(self, run: str) -> list[ProtectedWork]:
-        own = f"{layout.PROVING}{self.change}"
-        found = enumerate(self.repository.refs(own, f"{own}@*").items(), 1)
-        return [self._take_protected(ref, commit, f"{run}-proof-{number}") for number, (ref, commit) in found]
-
-    def _take_protected(self, ref: str, commit: str, name: str) -> ProtectedWork:
-        lines = self.repository.text("log", "-1", "--format=%(trailers:only,unfold)", commit).split("\n")
-        told = dict(line.partition(": ")[::2] for line in lines)
-        kept = layout.INTERRUPTED + name
-        self.repository.set_refs({kept: commit, ref: None})
-        return ProtectedWork(told.get("Ralph-Story", ""), told.get("Ralph-Entry", ""), kept)
+        return take_protected(self.repository, self.change, run)
 
     @property
     def _proof_ref(self) -> str:

@@ -1,0 +1,31 @@
+"""The work of iterations that were killed while it was being proven."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool.core import layout
+from ralphtool.workspace.snapshots import ProtectedWork
+
+if TYPE_CHECKING:
+    from ralphtool.workspace.git import Repository
+
+
+def take_protected(repository: Repository, change: str, run: str) -> list[ProtectedWork]:
+    """Moves the work to refs of `run`, without work that was kept as an attempt by then."""
+    own = f"{layout.PROVING}{change}"
+    found = enumerate(repository.refs(own, f"{own}@*").items(), 1)
+    taken = [_take(repository, ref, commit, f"{run}-proof-{number}") for number, (ref, commit) in found]
+    return [work for work in taken if work]
+
+
+def _take(repository: Repository, ref: str, commit: str, name: str) -> ProtectedWork | None:
+    lines = repository.text("log", "-1", "--format=%(trailers:only,unfold)", commit).split("\n")
+    told = dict(line.partition(": ")[::2] for line in lines)
+    entry = told.get("Ralph-Entry", "")
+    if entry and repository.resolve(layout.ATTEMPTS + entry):
+        repository.set_refs({ref: None})
+        return None
+    kept = layout.INTERRUPTED + name
+    repository.set_refs({kept: commit, ref: None})
+    return ProtectedWork(told.get("Ralph-Story", ""), entry, kept)

@@ -1,0 +1,42 @@
+"""Work that was being proven when its run was killed."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.protected_work import take_protected
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
+    found = Repository.find(str(tmp_path))
+    assert found is not None
+    return found
+
+
+def protect(repository: Repository, lane: str, entry: str, story: str) -> str:
+    message = f"being proven\n\nRalph-Entry: {entry}\nRalph-Story: {story}\n"
+    commit = repository.commit(repository.empty_tree, [], message)
+    repository.set_refs({f"refs/ralph/proving/{lane}": commit})
+    return commit
+
+
+def test_it_is_kept_for_the_next_run(repository: Repository) -> None:
+    commits = [protect(repository, "add-login", "add-login-1-1", "1"), protect(repository, "add-login@2", "e-2", "2")]
+    protect(repository, "add-login-2", "other", "1")
+    taken = take_protected(repository, "add-login", "run")
+    assert [(one.story, one.entry) for one in taken] == [("1", "add-login-1-1"), ("2", "e-2")]
+    assert [repository.resolve(one.ref) for one in taken] == commits
+    assert list(repository.refs("refs/ralph/proving/")) == ["refs/ralph/proving/add-login-2"], "of another change"
+
+
+def test_it_is_not_kept_twice_if_the_attempt_was_settled(repository: Repository) -> None:
+    settled = protect(repository, "add-login", "add-login-1-1", "1")
+    repository.set_refs({"refs/ralph/attempts/add-login-1-1": settled})
+    assert take_protected(repository, "add-login", "run") == []
+    assert list(repository.refs("refs/ralph/")) == ["refs/ralph/attempts/add-login-1-1"]
