@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 # Each test worker gets at most one CPU: more numpy threads would spin while they wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# The `python3` of a version manager may start a dozen shells first, for every gate of every test.
-os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).resolve().parent), os.environ["PATH"]])
+# As in an activated environment: gates need the `python3` that has pytest. That of a version manager may start a
+# dozen shells first.
+os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 
 # Failed assertions in shared modules get the same details as in tests. Must come before the imports.
 pytest.register_assert_rewrite(
