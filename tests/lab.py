@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from patience import PATIENCE
-from project import COMMAND, Ralph, Result
+from project import COMMAND, Ralph, Result, start_warm
+from warm import WarmProcess, starts_warm
+
+Process = subprocess.Popen[bytes] | WarmProcess
 
 STORIES = """\
 ## 1. First
@@ -81,17 +85,29 @@ class Lab(Ralph):
         self.script.write_text(json.dumps(script))
         return self
 
+    def copy(self, made: Lab) -> Lab:
+        """Becomes a copy of another project: where many tests need the same finished run, it is made once."""
+        shutil.copytree(made.root, self.root, symlinks=True, dirs_exist_ok=True)
+        shutil.copy(made.script, self.script)
+        config = self.read(".ralph/config.toml")
+        self.write(".ralph/config.toml", config.replace(str(made.script), str(self.script)))
+        self.git("update-index", "-q", "--refresh")
+        return self
+
     def loop(self, *arguments: str, **more: Any) -> Result:
         return self.run("run", "--json", *arguments, **more)
 
-    def start(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, stdout: int | None = None) -> Process:
         """Starts `ralphtool run` and does not wait for it."""
+        words = ["run", "--json", *arguments]
+        if stdout is None and starts_warm(words, b"", self.root, self.env):
+            return start_warm().start(words, b"", self.root, self.env)
         return subprocess.Popen(
-            [COMMAND, "run", "--json", *arguments],
+            [COMMAND, *words],
             cwd=self.root,
             env=self.env,
             stdin=subprocess.DEVNULL,
-            stdout=stdout,
+            stdout=subprocess.PIPE if stdout is None else stdout,
             stderr=subprocess.PIPE,
         )
 
@@ -186,7 +202,7 @@ def wait_until(holds: Any, seconds: float = PATIENCE) -> bool:
     return bool(holds())
 
 
-def kill(process: subprocess.Popen[bytes], number: int = signal.SIGKILL) -> None:
+def kill(process: Process, number: int = signal.SIGKILL) -> None:
     """Ends a process that a test has started, and reads its output."""
     if process.poll() is None:
         process.send_signal(number)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import atexit
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
+import select
 import selectors
 import signal
 import socket
@@ -19,9 +21,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+from patience import PATIENCE
 
 COMMAND = str(Path(sys.executable).with_name("ralphtool"))
 LOCALE = "C.UTF-8"
@@ -77,28 +80,26 @@ class Warm:
         self, arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str], timeout: float
     ) -> subprocess.CompletedProcess[bytes]:
         """Like `subprocess.run` with `capture_output`."""
-        call = {"argv": [COMMAND, *arguments], "cwd": os.fspath(cwd), "env": dict(env)}
-        with ExitStack() as stack:
-            line, outputs = self._ask(stack, json.dumps(call).encode(), stdin)
-            pid = _receive_number(line)
-            until = time.monotonic() + timeout
-            try:
-                said = _read_all(outputs, until)
-                line.settimeout(max(0.01, until - time.monotonic()))
-                status = _receive_number(line)
-            except TimeoutError:
-                os.kill(pid, signal.SIGKILL)
-                raise subprocess.TimeoutExpired([COMMAND, *arguments], timeout) from None
-        return subprocess.CompletedProcess([COMMAND, *arguments], status, said[0], said[1])
+        process = self.start(arguments, stdin, cwd, env)
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.close()
+            raise
+        return subprocess.CompletedProcess(process.args, process.wait(), stdout, stderr)
 
-    def _ask(self, stack: ExitStack, call: bytes, stdin: bytes) -> tuple[socket.socket, list[int]]:
+    def start(self, arguments: Sequence[str], stdin: bytes, cwd: Path, env: Mapping[str, str]) -> WarmProcess:
+        """Like `subprocess.Popen` with pipes for the output."""
+        command = [COMMAND, *arguments]
+        call = json.dumps({"argv": command, "cwd": os.fspath(cwd), "env": dict(env)}).encode()
+        line, outputs = self._ask(call, stdin)
+        return WarmProcess(command, line, outputs)
+
+    def _ask(self, call: bytes, stdin: bytes) -> tuple[socket.socket, list[int]]:
         """Sends a call with its streams; returns the socket for its exit status, and the streams to read from."""
         line, theirs = socket.socketpair()
-        stack.enter_context(line)
         pipes = [os.pipe() for _ in range(3)]
-        outputs = [pipes[1][0], pipes[2][0]]
-        for number in outputs:
-            stack.callback(os.close, number)
         passed = [pipes[0][0], pipes[1][1], pipes[2][1]]
         os.write(pipes[0][1], stdin)
         os.close(pipes[0][1])
@@ -109,7 +110,57 @@ class Warm:
                 for number in passed:
                     os.close(number)
         line.sendall(len(call).to_bytes(8, "big") + call)
-        return line, outputs
+        return line, [pipes[1][0], pipes[2][0]]
+
+
+class WarmProcess:
+    """A call in progress, with the methods of `subprocess.Popen` that tests use."""
+
+    def __init__(self, args: Sequence[str], line: socket.socket, outputs: list[int]) -> None:
+        self.args = args
+        self.pid = _receive_number(line)
+        self.returncode: int | Any = None  # as of `subprocess`
+        self.stdout, self.stderr = map(io.FileIO, outputs)
+        self._line = line
+
+    def poll(self) -> int | None:
+        try:
+            return self.wait(0)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            ready, _, _ = select.select([self._line], [], [], timeout)
+            if not ready:
+                raise subprocess.TimeoutExpired(self.args, timeout or 0)
+            self.returncode = _receive_number(self._line)
+            self._line.close()
+        return self.returncode
+
+    def communicate(self, timeout: float = PATIENCE) -> tuple[bytes, bytes]:
+        """Its output, which is read until no process has its streams open."""
+        if self.stdout.closed:
+            return b"", b""  # it was read before
+        until = time.monotonic() + timeout
+        try:
+            stdout, stderr = _read_all([self.stdout.fileno(), self.stderr.fileno()], until)
+        except TimeoutError:
+            raise subprocess.TimeoutExpired(self.args, timeout) from None
+        self.wait(max(0.01, until - time.monotonic()))
+        self.close()
+        return stdout, stderr
+
+    def close(self) -> None:
+        for opened in (self.stdout, self.stderr, self._line):
+            opened.close()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
 
 
 def _receive(line: socket.socket, size: int) -> bytes:

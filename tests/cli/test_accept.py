@@ -58,10 +58,9 @@ def frozen(lab: Lab) -> Any:
     )
 
 
-@pytest.fixture
-def finished(lab: Lab) -> Lab:
-    """A change whose three stories are done, each with its own file."""
-    lab.repository(THREE)
+@pytest.fixture(scope="module")
+def made_finished(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("finished")).repository(THREE)
     lab.play(default=DONE)
     assert lab.loop().exit_code in (0, 1)
     assert lab.checkpoints() == ["1", "2", "3"]
@@ -70,13 +69,24 @@ def finished(lab: Lab) -> Lab:
 
 
 @pytest.fixture
-def refused(lab: Lab) -> Lab:
-    """A change whose first story needs an answer after an attempt that was not accepted; the others are done."""
-    lab.repository(THREE, attempts=1)
+def finished(made_finished: Lab, lab: Lab) -> Lab:
+    """A change whose three stories are done, each with its own file."""
+    return lab.copy(made_finished)
+
+
+@pytest.fixture(scope="module")
+def made_refused(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("refused")).repository(THREE, attempts=1)
     lab.play({"story": "1", "steps": REFUSED}, default=DONE)
     assert lab.loop().exit_code == 1
     assert (lab.checkpoints(), lab.question().exists()) == (["2", "3"], True)
     return lab
+
+
+@pytest.fixture
+def refused(made_refused: Lab, lab: Lab) -> Lab:
+    """A change whose first story needs an answer after an attempt that was not accepted; the others are done."""
+    return lab.copy(made_refused)
 
 
 # --- accepting a story that is done -----------------------------------------------------------------

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab, kill, wait_until
+from lab import Lab, Process, kill, wait_until
 from msgspec import to_builtins
 from patience import PATIENCE
 from project import COMMAND, Ralph
@@ -492,7 +492,7 @@ def test_whoever_reads_only_the_beginning_gets_it_at_once(records: Records) -> N
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, subprocess.Popen[bytes]]]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, Process]]:
     """A run whose agent waits for the file `go`."""
     lab = Lab(tmp_path_factory.mktemp("lab"))
     waits = {"run": f"until [ -e {lab.tmp}/go ]; do sleep 0.05; done"}
@@ -504,7 +504,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Lab, sub
     kill(process)
 
 
-def test_one_that_goes_on_can_be_followed(running: tuple[Lab, subprocess.Popen[bytes]]) -> None:
+def test_one_that_goes_on_can_be_followed(running: tuple[Lab, Process]) -> None:
     lab, process = running
     assert wait_until(lambda: "I begin." in lab.run("logs").stdout), lab.run("logs").stderr
     assert "it is still running: -f follows it" in lab.run("logs").stdout

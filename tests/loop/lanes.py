@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import Lab
+from lab import Lab, Process
 from patience import PATIENCE
 
 NEEDS_BOXES = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
@@ -87,6 +87,6 @@ def set_gate(lab: Lab, gate: str) -> None:
     lab.write(".ralph/config.toml", was.replace(json.dumps([GATE]), json.dumps([gate])))
 
 
-def end(run: subprocess.Popen[bytes], how: int) -> None:
+def end(run: Process, how: int) -> None:
     run.send_signal(how)
     run.communicate(timeout=PATIENCE)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import DONE, PYTHON, Lab, kill, wait_until
+from lab import DONE, PYTHON, Lab, Process, kill, wait_until
 from patience import PATIENCE
 from properties import THOROUGH, sample
 
@@ -36,13 +36,13 @@ def on_branch(lab: Lab, path: str) -> str:
     return lab.git("show", f"ralph/add-login:{path}", check=False)
 
 
-def finish(lab: Lab, process: subprocess.Popen[bytes]) -> int:
+def finish(lab: Lab, process: Process) -> int:
     (lab.tmp / "go").touch()
     process.communicate(timeout=PATIENCE)
     return process.returncode
 
 
-def begin(lab: Lab, *turns: dict[str, Any], **config: Any) -> subprocess.Popen[bytes]:
+def begin(lab: Lab, *turns: dict[str, Any], **config: Any) -> Process:
     """Starts a run, and waits until its held agent is working."""
     lab.repository(TWO, **config)
     lab.play(*turns, default=DONE)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import time
 from typing import Any
 
 import pytest
-from lab import DONE, PYTHON, Lab, ignores_term, kill, processes_with, wait_until
+from lab import DONE, PYTHON, Lab, Process, ignores_term, kill, processes_with, wait_until
 
 from ralphtool.core import locks
 
@@ -271,7 +270,7 @@ def test_a_second_interrupt_leaves_nothing_of_the_agents_doings(lab: Lab) -> Non
     assert lab.git("for-each-ref", "refs/ralph/interrupted")
 
 
-def kill_and_breathe(lab: Lab, process: subprocess.Popen[bytes]) -> None:
+def kill_and_breathe(lab: Lab, process: Process) -> None:
     """Later changes can't be those of the killed run's agent."""
     kill(process)
     assert wait_until(lambda: not processes_with(str(lab.home)))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from faults import CHANGING, Call, calls_in, injected, list_names, need_strace
-from lab import DONE, STORIES, Lab, kill, wait_until
+from lab import DONE, STORIES, Lab, Process, kill, wait_until
 from patience import PATIENCE
 from project import COMMAND
 from sandbox.boxes import needs_box
@@ -32,10 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 @pytest.fixture
 def done(made: Lab, lab: Lab) -> Lab:
     """A change whose two stories are done: the branch has 1.txt and 2.txt, the user's tree has neither."""
-    shutil.copytree(made.root, lab.root, symlinks=True, dirs_exist_ok=True)
-    lab.play(default=DONE).configure()
-    lab.git("update-index", "-q", "--refresh")
-    return lab
+    return lab.copy(made)
 
 
 def everything(lab: Lab) -> dict[str, Any]:
@@ -363,7 +360,7 @@ def test_files_that_are_more_than_text(lab: Lab) -> None:
 # --- runs that have not ended -----------------------------------------------------------------------
 
 
-def under_way(lab: Lab) -> subprocess.Popen[bytes]:
+def under_way(lab: Lab) -> Process:
     """A run whose first story is done, and whose second one hangs."""
     lab.repository().play(
         {"story": "2", "steps": [{"write": "half.txt", "text": "half\n"}, {"hang": True}]}, default=DONE

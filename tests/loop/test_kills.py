@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 from faults import CHANGING, Call, calls_in, in_memory, injected, list_names, need_strace
-from lab import DONE, Lab, ignores_term, kill, processes_with, wait_until
+from lab import DONE, Lab, Process, ignores_term, kill, processes_with, wait_until
 from patience import PATIENCE
 from project import COMMAND
 from properties import THOROUGH
@@ -53,9 +53,9 @@ class _Watched(Lab):
 
     def __init__(self, top: Path) -> None:
         super().__init__(top)
-        self.started: list[subprocess.Popen[bytes]] = []
+        self.started: list[Process] = []
 
-    def start(self, *arguments: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, stdout: int | None = None) -> Process:
         self.started.append(super().start(*arguments, stdout=stdout))
         return self.started[-1]
 
@@ -481,7 +481,7 @@ HANG: list[dict[str, Any]] = [
 ]
 
 
-def hanging(lab: Lab) -> tuple[subprocess.Popen[bytes], dict[str, Any]]:
+def hanging(lab: Lab) -> tuple[Process, dict[str, Any]]:
     lab.repository(tasks=ONE).play(default=HANG)
     make_untidy(lab)
     before = lab.users_state()

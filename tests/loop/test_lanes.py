@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from lab import Lab, wait_until
+from lab import Lab, Process, wait_until
 from loop.lanes import (
     GATE,
     NEEDS_BOXES,
@@ -61,7 +61,7 @@ def hold_first(lab: Lab) -> str:
     return f"{{ test -e parts/1.txt && test ! -e parts/2.txt && {{ {wait}; }}; true; }}"
 
 
-def start_pair(lab: Lab, gate: str, second: list[dict[str, Any]], **config: Any) -> subprocess.Popen[bytes]:
+def start_pair(lab: Lab, gate: str, second: list[dict[str, Any]], **config: Any) -> Process:
     """The first story is proven while the gates of the second run ahead."""
     after = {"run": f"while [ ! -e {meet(lab)}/first ]; do sleep 0.05; done"}
     make(lab, TWO, side_by_side=2, **config).play({"story": "2", "steps": [after, *second]}, default=WRITES)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import DONE, Lab, kill, processes_with, wait_until
+from lab import DONE, Lab, Process, kill, processes_with, wait_until
 from patience import PATIENCE
 
 from ralphtool import settings, specs
@@ -382,7 +381,7 @@ def looking(lab: Lab, odd: Callable[..., None]) -> Callable[..., None]:
     return describe
 
 
-def kill_with_its_supervisor(process: subprocess.Popen[bytes]) -> None:
+def kill_with_its_supervisor(process: Process) -> None:
     """As a machine that runs out of memory may do: both at once, so that neither cleans up after the other."""
     process.send_signal(signal.SIGSTOP)
     for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():

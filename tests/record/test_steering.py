@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from faults import CHANGING, KILLED, Call, Command, Scene, Trial, injected, need_strace, traced
-from lab import DONE, PYTHON, Lab, kill, processes_with, wait_until
+from lab import DONE, PYTHON, Lab, Process, kill, processes_with, wait_until
 from patience import PATIENCE
 from project import COMMAND, Ralph
 
@@ -47,7 +47,7 @@ def prompts(lab: Lab) -> list[str]:
     return [path.read_text() for path in found]
 
 
-def ended(process: subprocess.Popen[bytes]) -> int:
+def ended(process: Process) -> int:
     process.communicate(timeout=PATIENCE)
     return process.returncode
 

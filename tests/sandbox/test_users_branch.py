@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lab import DONE, Lab, wait_until
+from lab import DONE, Lab, Process, wait_until
 from patience import PATIENCE
 from sandbox.boxes import needs_box
 
@@ -37,7 +37,7 @@ def commit_directly(lab: Lab, name: str = "mine.txt", text: str = "mine\n") -> s
     return made
 
 
-def begin(lab: Lab, *after: dict[str, Any]) -> subprocess.Popen[bytes]:
+def begin(lab: Lab, *after: dict[str, Any]) -> Process:
     """Starts a run whose first agent works until `.ralph/go` exists."""
     waits = f"touch ready; while test ! -e {lab.root}/.ralph/go; do sleep 0.02; done; rm ready"
     lab.play({"story": "1", "attempt": 1, "steps": [{"run": waits}, *(after or DONE)]}, default=DONE)
@@ -46,7 +46,7 @@ def begin(lab: Lab, *after: dict[str, Any]) -> subprocess.Popen[bytes]:
     return run
 
 
-def end(lab: Lab, run: subprocess.Popen[bytes]) -> int:
+def end(lab: Lab, run: Process) -> int:
     (lab.root / ".ralph/go").touch()
     run.communicate(timeout=PATIENCE)
     return run.returncode

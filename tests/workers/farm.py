@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from lab import Lab, processes_with, wait_until
+from lab import Lab, Process, processes_with, wait_until
 from loop.lanes import CODE, FOUR, GATE, check_commits, list_stories, of_kind
 from patience import PATIENCE
 from project import COMMAND
@@ -134,7 +134,7 @@ def find_worker_events(events: list[dict[str, Any]], story: str) -> list[str]:
     return [one["worker"] for one in events if one["type"] == "worker" and one["story"] == story]
 
 
-def finish(run: subprocess.Popen[bytes]) -> None:
+def finish(run: Process) -> None:
     """Waits for the end of a run, with everything done."""
     out, err = run.communicate(timeout=PATIENCE)
     assert run.returncode == 0, (out.decode()[-4000:], err.decode())

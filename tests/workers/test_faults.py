@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from lab import kill, wait_until
+from lab import Process, kill, wait_until
 from loop.lanes import ONE, TWO, WRITES, check_commits, list_stories, part
 from workers.farm import Farm, count, find_worker_events, finish, pause_until, read_remote
 
@@ -134,7 +133,7 @@ def miss_server_while_it_works(farm: Farm) -> None:
     farm.check_done("1")
 
 
-def begin_and_kill_server(farm: Farm) -> subprocess.Popen[bytes]:
+def begin_and_kill_server(farm: Farm) -> Process:
     farm.make(ONE, heartbeat="5s").lab.play(default=[count(farm), wait_for_turn(farm), *WRITES])
     farm.start_worker("anna")
     run = farm.lab.start("add-login")
