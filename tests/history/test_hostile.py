@@ -18,6 +18,7 @@ import msgspec
 import pytest
 from patience import PATIENCE
 from project import TESTS, Ralph
+from properties import sample
 
 from ralphtool.core import files, secrets
 from ralphtool.errors import InvalidValue, UnsafePath
@@ -341,7 +342,7 @@ def test_a_new_project_is_begun_by_many_at_once(tmp_path: Path) -> None:
     code = "import sys; from ralphtool.history import History; from history.test_hostile import entry\n"
     code += "for number in range(1, 6): History(sys.argv[1]).append(entry(sys.argv[2], number))"
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
-    for round in range(3):
+    for round in sample(range(3), 3):
         root = tmp_path / str(round)
         root.mkdir()
         command = [sys.executable, "-c", code, str(root)]
