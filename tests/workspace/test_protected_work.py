@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -40,3 +41,14 @@ def test_it_is_not_kept_twice_if_the_attempt_was_settled(repository: Repository)
     repository.set_refs({"refs/ralph/attempts/add-login-1-1": settled})
     assert take_protected(repository, "add-login", "run") == []
     assert list(repository.refs("refs/ralph/")) == ["refs/ralph/attempts/add-login-1-1"]
+
+
+def test_an_older_attempt_of_the_same_name_is_other_work(repository: Repository, tmp_path: Path) -> None:
+    """After somebody removed the history, the attempts are counted from 1 again."""
+    command = ["git", "-c", "user.name=a", "-c", "user.email=b", "commit-tree", repository.empty_tree, "-m", "older"]
+    env = {**os.environ, "GIT_COMMITTER_DATE": "2026-01-01T00:00:00Z"}
+    made = subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True)
+    repository.set_refs({"refs/ralph/attempts/add-login-1-1": made.stdout.strip()})
+    newer = protect(repository, "add-login", "add-login-1-1", "1")
+    [taken] = take_protected(repository, "add-login", "run")
+    assert repository.resolve(taken.ref) == newer

@@ -23,9 +23,19 @@ def _take(repository: Repository, ref: str, commit: str, name: str) -> Protected
     lines = repository.text("log", "-1", "--format=%(trailers:only,unfold)", commit).split("\n")
     told = dict(line.partition(": ")[::2] for line in lines)
     entry = told.get("Ralph-Entry", "")
-    if entry and repository.resolve(layout.ATTEMPTS + entry):
+    if entry and _is_settled(repository, entry, commit):
         repository.set_refs({ref: None})
         return None
     kept = layout.INTERRUPTED + name
     repository.set_refs({kept: commit, ref: None})
     return ProtectedWork(told.get("Ralph-Story", ""), entry, kept)
+
+
+def _is_settled(repository: Repository, entry: str, commit: str) -> bool:
+    """Whether it was kept as an attempt. An older attempt of that name is from before a history was removed."""
+    attempt = repository.resolve(layout.ATTEMPTS + entry)
+    return attempt is not None and _read_time(repository, attempt) >= _read_time(repository, commit)
+
+
+def _read_time(repository: Repository, commit: str) -> int:
+    return int(repository.text("log", "-1", "--format=%ct", commit))
