@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import stat
 from typing import TYPE_CHECKING
 
 from msgspec import structs
@@ -13,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ralphtool.executors import Report
+    from ralphtool.workspace import Workspace
 
 _LEAST_ROOM = 1 << 17  # bytes
 _LARGE = 1 << 20  # bytes: what most stories write is less
@@ -28,18 +28,19 @@ def find_full_disk(places: Iterable[str]) -> str:
     return next((place for place in places if _is_full(place)), "")
 
 
-def look_at(report: Report, root: str, folder: str) -> Report:
+def look_at(report: Report, workspace: Workspace, folder: str) -> Report:
     """Adds to the report whether one of these disks is full, or was full before."""
-    full = report.full_disk or find_full_disk((root, folder))
-    return structs.replace(report, full_disk=full, fills_disk=bool(full) and _may_fill(root, report.paths))
+    full = report.full_disk or find_full_disk((workspace.root, folder))
+    top = os.path.join(workspace.root, "../" * workspace.prefix.count("/"))  # what the paths are relative to
+    return structs.replace(report, full_disk=full, fills_disk=bool(full) and _may_fill(top, report.paths))
 
 
-def _may_fill(root: str, paths: Sequence[str]) -> bool:
+def _may_fill(top: str, paths: Sequence[str]) -> bool:
     """Whether these files, together, are many, or larger than what is left of their disk."""
     if len(paths) > _MANY:
         return True
-    size = sum(_measure(os.path.join(root, path)) for path in paths)
-    return size > _LARGE and size > _count_free(root)
+    size = sum(_measure(os.path.join(top, path)) for path in paths)
+    return size > _LARGE and size > _count_free(top)
 
 
 def _is_full(place: str) -> bool:
@@ -61,7 +62,6 @@ def _has_file_left(disk: os.statvfs_result) -> bool:
 
 def _measure(path: str) -> int:
     try:
-        found = os.lstat(path)
+        return os.lstat(path).st_blocks * 512  # many small files take up more than their sizes
     except OSError:
         return 0  # removed by the story
-    return found.st_size if stat.S_ISREG(found.st_mode) else 0

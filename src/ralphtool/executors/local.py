@@ -477,7 +477,7 @@ class LocalExecutor:
         return structs.replace(report, ending="stopped") if stop() else report
 
     def _look_at_disk(self, report: Report) -> Report:
-        return disk.look_at(report, self.context.workspace.root, self.context.folder)
+        return disk.look_at(report, self.context.workspace, self.context.folder)
 
     def run_gates_ahead(self, report: Report, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Runs only the gates, on work that is in place and may become the newest."""
