@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -10,6 +11,8 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 from project import REPOSITORY
+
+from ralphtool.memory.fingerprint import _compile_volatile
 
 SOURCE = REPOSITORY / "src/ralphtool"
 
@@ -237,6 +240,16 @@ def test_functions_are_short() -> None:
 def test_a_long_module_says_why_it_is_one_file() -> None:
     long = [module for module, text in sources().items() if len(text.splitlines()) > LONGEST_MODULE]
     assert [module for module in long if "One file" not in (ast.get_docstring(modules()[module]) or "")] == []
+
+
+def test_no_pattern_repeats_a_group_possessively() -> None:
+    """Before 3.11.5, Python loses its position in such a group, as in `a(?:_b{1,3}+){0,2}+_1`: it does not find a_b_1."""
+    possessive = re.compile(r"\)(?:[+*?]|\{\d*,?\d*\})\+|\(\?>")
+    assert possessive.search("(?:a)++b")
+    assert possessive.search("(?:a){1,2}+b")
+    strings = [(name, node.value) for name in modules() for node in walk(name) if isinstance(node, ast.Constant)]
+    assert {name for name, value in strings if isinstance(value, str) and possessive.search(value)} == set()
+    assert not possessive.search(_compile_volatile().pattern)  # put together from parts
 
 
 def prepares_a_type(node: ast.AST) -> bool:

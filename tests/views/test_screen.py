@@ -177,6 +177,20 @@ def test_a_page_that_was_left_while_it_read_shows_nothing_more(finished: Lab) ->
     assert drive(finished.root, act).return_code == 0
 
 
+def test_a_page_that_reads_while_the_screen_is_closed_shows_nothing_more(finished: Lab) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "add-login", "unfinished")
+        page = pilot.app.screen
+        assert isinstance(page, Page)
+        await page.remove()  # as when the app ends: it is still on the stack
+        assert page in pilot.app.screen_stack
+        with pytest.raises(asyncio.CancelledError):
+            await page.run_in_thread(lambda: 1)
+        pilot.app.exit(None, 0)
+
+    assert drive(finished.root, act).return_code == 0
+
+
 def test_every_page_is_reached_by_keys(finished: Lab) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "add-login", "1 question needs your answer", "2 of 3 tasks, 1 of 2 stories", "unfinished")

@@ -4,7 +4,9 @@ Addresses, host names, ids, times, counters, versions and the folders of paths a
 is kept: names in quotes, the file's own name, error codes, HTTP statuses, exit statuses and signals, and names whose
 number is a part of them, such as utf8 and int64.
 
-No pattern starts in the middle of a match of its own kind, and none backtracks, so the time is linear for any text.
+No pattern starts in the middle of a match of its own kind, and none backtracks far, so the time is linear for any text.
+Groups are never repeated possessively: before 3.11.5, Python loses its position if such a group fails in the middle.
+A repeated group that must not backtrack is matched ahead and referred to.
 """
 
 from __future__ import annotations
@@ -53,20 +55,20 @@ _KINDS = {
     "url": r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,30}+://[^\s\"'`<>|]*+",
     "spaced": (
         r"(?<=[\"'`\u2018\u201c])(?:[A-Za-z]:[\\/]|\\\\|~?/)"
-        r"(?:[^\s\"'`\u2018-\u201d<>|]|[ ](?![-/&.])){1,400}+(?=[\"'`\u2019\u201d])"
+        r"(?:[^\s\"'`\u2018-\u201d<>|]|[ ](?![-/&.])){1,400}(?=[\"'`\u2019\u201d])"
     ),
     "digest": r"(?:SHA256|SHA512|sha512|sha1|MD5)[:-][\w+/=-]{20,}+",
     "path": (
         rf"(?<![^{_ENDS}])(?!\d++[/\\])(?:[A-Z]:\\Program Files(?: \(x86\))?)?"
-        rf"(?:[^{_ENDS}/\\]*+[/\\])++[^{_ENDS}/\\]*+"
+        rf"(?:[^{_ENDS}/\\]*+[/\\])+[^{_ENDS}/\\]*+"
     ),
-    "at": r"(?<![\w.+-])(?![0-9a-fA-F]{6,16}+@\d)[\w.+-]++@[\w^~*-]++(?:\.[\w-]++)*+",
+    "at": r"(?<![\w.+-])(?![0-9a-fA-F]{6,16}+@\d)[\w.+-]++@[\w^~*-]++(?:\.[\w-]++)*",
     # rdd_21_2, attempt_1445_0020_m_000001_0; a single number is usually part of a name, unless it is long
     "serial": (
-        r"(?!test)(?:[A-Za-z]{2,30}+(?:_[A-Za-z]{2,30}+){0,2}+_-?\d++(?:_(?:\d++|[a-z]{1,12}+\d{1,6}+|[a-z](?=_\d)))++|"
+        r"(?!test)(?:[A-Za-z]{2,30}+(?:_[A-Za-z]{2,30}+){0,2}_-?\d++(?:_(?:\d++|[a-z]{1,12}+\d{1,6}+|[a-z](?=_\d)))+|"
         r"(?!(?i:err|code|status|http))[a-z]{2,30}+_-?\d{4,40}+)(?![\w(])"
     ),
-    "location": r"[A-Z]{1,3}\d{1,4}+(?:[-:](?:[A-Z]{1,2}\d{1,4}+|[A-Z][0-9A-F]?)(?![^\W_])){2,8}+",
+    "location": r"[A-Z]{1,3}\d{1,4}+(?:[-:](?:[A-Z]{1,2}\d{1,4}+|[A-Z][0-9A-F]?)(?![^\W_])){2,8}",
     "host": (
         r"(?<=fatal: \[)[\w.-]{1,200}+(?=\])|(?<=host=)[\w.-]{1,200}+(?!\()|"
         r"(?:(?<=(?:host|node|slot|rack) )|(?<=domain ))(?=[A-Za-z._-]{0,60}+\d)[A-Za-z][\w-]{1,60}+(?![\w(.'\"`:])"
@@ -78,8 +80,8 @@ _KINDS = {
     # beginning like a package. In quotes it distinguishes failures.
     "machine": (
         rf"(?<![.'\"`])(?={_LABEL})(?:"
-        rf"{_LABEL}{{1,12}}+(?:{_DOMAIN}:\d{{2,5}}+(?!\w)|[a-z]{{2,24}}+(?=[ ]?[\[(]\d{{1,3}}\.\d))|"
-        rf"(?=[A-Za-z._]{{0,100}}+[0-9-])(?!(?:com|org|net|io|java|javax)\.){_LABEL}{{2,12}}+"
+        rf"{_LABEL}{{1,12}}(?:{_DOMAIN}:\d{{2,5}}+(?!\w)|[a-z]{{2,24}}+(?=[ ]?[\[(]\d{{1,3}}\.\d))|"
+        rf"(?=[A-Za-z._]{{0,100}}+[0-9-])(?!(?:com|org|net|io|java|javax)\.){_LABEL}{{2,12}}"
         r"(?:(?:(?<=\.(?:com|edu|gov|net|org)\.)|(?<=\.(?:ac|co|ne|or)\.))[a-z]{2}|"
         r"com|edu|gov|mil|net|org|arpa|internal|local)(?![\w(-]|\.\w))"
     ),
@@ -87,9 +89,9 @@ _KINDS = {
     "ticket": r"(?:[A-Z]{2,4}+\d{6,20}+|[A-Z]\d{8,20}+)(?!\w)",
     # cards, interfaces and buses: 00:1a:2b:3c:4d:5e, 001a.2b3c.4d5e, 0000:3b:00.0, 0T00:00:2:1
     "hardware": (
-        rf"(?:{_HEX}{{2}}(?:[:-]{_HEX}{{2}}){{5,31}}+|{_HEX}{{4}}(?:\.{_HEX}{{4}}){{2}}|"
+        rf"(?:{_HEX}{{2}}(?:[:-]{_HEX}{{2}}){{5,31}}|{_HEX}{{4}}(?:\.{_HEX}{{4}}){{2}}|"
         rf"(?:{_HEX}{{4}}:|(?=[\d:]{{0,4}}+[a-fA-F])){_HEX}{{2}}:{_HEX}{{2}}\.[0-7]|"
-        r"\d[0-9A-Z]{0,3}+(?::\d[0-9A-Z]{0,3}+){3,8}+)(?![\w:-])"
+        r"\d[0-9A-Z]{0,3}+(?::\d[0-9A-Z]{0,3}+){3,8})(?![\w:-])"
     ),
     "uuid": rf"{_HEX}{{8}}(?:-{_HEX}{{4}}){{3}}-{_HEX}{{12}}",
     "moment": r"\d{4}-\d\d-\d\dT\d\d[\d:._]*+(?:Z|[+-]\d\d:?\d\d)?",
@@ -115,11 +117,11 @@ _KINDS = {
         rf"(?=[a-fA-F:]{{0,39}}\d)(?:{_HEX}{{1,4}}(?::{_HEX}{{1,4}}){{0,6}})?::(?:{_HEX}{{1,4}}(?::{_HEX}{{1,4}}){{0,6}})?)"
         r"(?::\d{1,5})?(?!\w|:\w)"
     ),
-    "release": r"[vV]?\d{1,5}+(?:\.\d{1,9}+){2,3}+[-+][A-Za-z][0-9A-Za-z]{0,30}+(?:\.\d{1,9}+){0,3}+",
+    "release": r"[vV]?\d{1,5}+(?:\.\d{1,9}+){2,3}[-+][A-Za-z][0-9A-Za-z]{0,30}+(?:\.\d{1,9}+){0,3}",
     "number": (
-        r"(?<!_)(?:(?<![^\s(\[:=,\"'])[+-]|[vV](?=\d++\.))?\d{1,40}+(?:[.,:_/'\u2019\u00a0\u202f-](?!0[xX])\d{1,40}+){0,12}+"
+        r"(?<!_)(?:(?<![^\s(\[:=,\"'])[+-]|[vV](?=\d++\.))?\d{1,40}+(?=(?P<parts>(?:[.,:_/'\u2019\u00a0\u202f-](?!0[xX])\d{1,40}+){0,12}))(?P=parts)"
         r"(?:[-.+]?(?:alpha|beta|rc|dev|post|pre|SNAPSHOT|Final)(?![a-z])[-.]?\d*+|[eE][+-]?\d{1,4}+)?"
-        rf"(?:[smhd](?:\d{{1,9}}+[a-zµμ]{{1,2}}+){{1,5}}+|\s?{_UNIT}(?!\w)|[mhdgkKMGTx](?!\w))?(?!\w)"
+        rf"(?:[smhd](?:\d{{1,9}}+[a-zµμ]{{1,2}}+){{1,5}}|\s?{_UNIT}(?!\w)|[mhdgkKMGTx](?!\w))?(?!\w)"
     ),
 }
 
@@ -175,7 +177,7 @@ _MARK = "\ue000"
 _PADDED = rf"\[\s++(?={_MARK})"
 # Both begin with a character class that can be searched for quickly; only then is the text before it checked.
 _GLUED = rf"[^\w\s](?<![^\w\s{_MARK}].)(?:(?<={_MARK})|[^\w\s{_MARK}]*+{_MARK})[^\w\s]*+"
-_RULES = r"([=\-_*~.#^+|,:;])(?:\1{2,}+|(?<=[.,:;])(?<![.,:;\s].)[.,:;]*+(?!\S)|(?<=[|^~])(?<!\S.)[|^~]*+(?!\S))"
+_RULES = r"([=\-_*~.#^+|,:;])(?:\1{2,}|(?<=[.,:;])(?<![.,:;\s].)[.,:;]*+(?!\S)|(?<=[|^~])(?<!\S.)[|^~]*+(?!\S))"
 
 
 def mask(text: str) -> str:

@@ -209,7 +209,7 @@ def _read_line(text: str, match: re.Match[str]) -> tuple[Claim, int]:
     return Claim(" ".join(text[match.start() : stop].split())[:2000], [match[0]], first, first), stop
 
 
-_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*+"|[(){}\[\],]')
+_TOKEN = re.compile(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"|[(){}\[\],]')
 
 
 def _split_arguments(text: str, opening: int) -> tuple[list[str], int]:

@@ -213,7 +213,8 @@ class Page(Screen[None]):
             found = error
         except OSError as error:
             found = from_os_error(error)
-        if self not in self.app.screen_stack:
+        # When the app ends, its pages stay on the stack while they are removed; `display` is then False.
+        if self not in self.app.screen_stack or not self.display:
             raise asyncio.CancelledError
         return found
 
