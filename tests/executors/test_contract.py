@@ -56,7 +56,7 @@ def test_on_workers_as_here(tmp_path: Path, farm: Farm, case: str) -> None:
 
 
 BROKEN = {
-    "the verdicts are": ("proven", "exit 0"),
+    "the verdicts are": ("proven", "echo it is Sunday"),
     "the exit code is 0, not 7": ("proven", f'{COMMAND} "$@"; exit 7'),
     "the user's files and branches": ("proven", f'{COMMAND} "$@"; echo more >> shop.py'),
     "commits are of the stories": ("proven", f'{COMMAND} "$@" && git branch -fq ralph/$3 main'),
@@ -74,5 +74,6 @@ BROKEN = {
 def test_what_breaks_a_promise_is_told_which(tmp_path: Path, promise: str) -> None:
     case, script = BROKEN[promise]
     patience = 2.0 if "sleep" in script else PATIENCE
-    with pytest.raises(ContractBroken, match=f"{case}: .*{promise}"):
+    with pytest.raises(ContractBroken, match=f"{case}: .*{promise}") as error:
         check(tmp_path / "here", HERE, case, command=("sh", "-c", script, "sh"), patience=patience)
+    assert ("it is Sunday" in str(error.value)) == ("it is Sunday" in script)  # what it has printed

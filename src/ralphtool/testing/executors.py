@@ -68,7 +68,8 @@ def check_executor(
         try:
             outcomes[name] = _check_case(CASES[name], project)
         except ContractBroken as error:
-            raise ContractBroken(f"{name}: {error} (its project is {project.root})") from error
+            where = f"its project is {project.root}; its last output:\n{project.read_last_output()}"
+            raise ContractBroken(f"{name}: {error}; {where}") from error
     return outcomes
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ralphtool.core import layout
@@ -26,6 +27,7 @@ _FILES = {
 _GATE = "python3 -B -m unittest -v"  # no compiled files: they would hide an edit of the same size and second
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z")
 _TICK = 0.05  # seconds between two checks of a run
+_MOST_OUTPUT = 4000  # characters that are shown if a promise is broken
 
 Step = dict[str, Any]
 Tables = dict[str, dict[str, Any]]
@@ -119,6 +121,12 @@ class SampleProject:
         )
 
     # --- after a run ------------------------------------------------------------------------------
+
+    def read_last_output(self) -> str:
+        """The end of what its runs have printed, so that a broken promise can be explained."""
+        with suppress(FileNotFoundError), open(self._printed, encoding="utf-8", errors="replace") as file:
+            return file.read()[-_MOST_OUTPUT:]
+        return ""
 
     def git(self, *arguments: str) -> str:
         done = subprocess.run(["git", *arguments], cwd=self.root, env=self._env, capture_output=True, check=True)
