@@ -181,9 +181,9 @@ def test_a_page_that_reads_while_the_screen_is_closed_shows_nothing_more(finishe
     async def act(pilot: Pilot[None]) -> None:
         await seen(pilot, "add-login", "unfinished")
         page = pilot.app.screen
-        assert isinstance(page, Page)
         await page.remove()  # as when the app ends: it is still on the stack
         assert page in pilot.app.screen_stack
+        assert isinstance(page, Page)
         with pytest.raises(asyncio.CancelledError):
             await page.run_in_thread(lambda: 1)
         pilot.app.exit(None, 0)
