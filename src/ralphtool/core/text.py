@@ -5,7 +5,14 @@ import sys
 
 def make_printable(text: str) -> str:
     """For one line: control characters, and those that change the text direction, become visible."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    if text.isprintable():
+        return text
+    return _spell_out(text, {c for c in set(text) if not c.isprintable()})
+
+
+def _spell_out(text: str, hidden: "set[str]") -> str:
+    # Not character by character: hostile texts are long.
+    return text.translate({ord(c): ascii(c)[1:-1] for c in hidden}) if hidden else text
 
 
 def make_lines_printable(text: str) -> str:
@@ -19,15 +26,14 @@ def can_write_unicode() -> bool:
 
 def make_visible(text: str) -> str:
     """Escapes control and invisible characters. Spaces of other widths are kept, since they hide nothing."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    return "\n".join(line if line.isprintable() else "".join(map(_spell_out, line)) for line in lines)
+    text = text.replace("\r\n", "\n")
+    return _spell_out(text, {c for c in set(text) if not (c.isprintable() or c in "\t\n" or _is_space(c))})
 
 
-def _spell_out(character: str) -> str:
+def _is_space(character: str) -> bool:
     from unicodedata import category  # imported only if needed: this module is on the agent's hot path
 
-    is_harmless = character.isprintable() or character == "\t" or category(character) == "Zs"
-    return character if is_harmless else ascii(character)[1:-1]
+    return category(character) == "Zs"
 
 
 def fence(text: str, language: str = "text") -> str:
