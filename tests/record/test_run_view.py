@@ -31,6 +31,7 @@ from ralphtool.record.events import (
     IterationStarted,
     Notice,
     Paused,
+    PlanEdited,
     Proof,
     Question,
     Queued,
@@ -424,3 +425,14 @@ def test_stories_that_are_renumbered_keep_what_is_known_of_them() -> None:
         view.feed(event)
         assert [(one.id, one.title) for one in view.stories.values()] == [(row["id"], row["title"]) for row in rows]
         assert view.stories["8"] is first
+
+
+def test_a_new_story_with_the_id_of_another_is_a_story_of_its_own() -> None:
+    view = RunView()
+    view.feed(START)
+    first, second = list(view.stories.values())[:2]
+    rows = tuple(StoryBefore(id=id, title=title) for id, title in (("1", "New"), ("2", "First"), ("3", "Second")))
+    view.feed(PlanEdited(stories=rows, renumbered=(("1", "2"), ("2", "3"))))
+    assert [(one.id, one.title) for one in view.stories.values()] == [(row.id, row.title) for row in rows]
+    assert (view.stories["2"], view.stories["3"]) == (first, second)
+    assert view.stories["1"] not in (first, second)

@@ -309,10 +309,11 @@ class RunView:
 
     def _apply_plan(self, event: PlanEdited) -> None:
         """Moves the state of stories to their new ids."""
-        names = {new: old for old, new in event.renumbered}
         known, self.stories = self.stories, {}
+        moved = {new: known.pop(old) for old, new in event.renumbered if old in known}
         for row in event.stories:
-            found = known.get(names.get(row.id, row.id), StoryView(id=row.id))
+            # A new story may have an id that another story had before.
+            found = moved.get(row.id) or known.get(row.id) or StoryView(id=row.id)
             found.edit(trim(row))
             self.stories[found.id] = found
         self._add_occurrence(event)
