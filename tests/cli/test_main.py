@@ -244,3 +244,19 @@ def test_output_into_a_closed_pipe_is_no_crash(every_format: Ralph) -> None:
     )
     assert done.stderr == ""
     assert done.stdout.strip() in ("0", "1")
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["list", "extra"], "unexpected extra argument"),
+        (["show", "--bogus"], "No such option '--bogus'"),
+        (["progress", "entries", "--last", "x"], "'--last': 'x'"),
+        (["progress", "learnings", "--type", "nope"], "'nope' is not one of 'codebase-pattern'"),
+    ],
+)
+def test_a_wrong_command_line_is_one_object_with_json(ralph: Ralph, words: list[str], told: str) -> None:
+    error = ralph.run(*words, "--json")
+    assert (error.exit_code, error.stdout, error.code) == (2, "", "USAGE")
+    assert told in error.stderr
+    assert "Usage: " in ralph.run(*words).stderr

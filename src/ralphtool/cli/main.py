@@ -45,8 +45,7 @@ def main(arguments: Sequence[str]) -> int:
         result = cli.main(list(arguments), prog_name="ralphtool", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
-        return 2
+        return _refuse(error, arguments)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except RalphError as error:
@@ -71,6 +70,17 @@ def _prepare_output() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (for as long as we live)
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _refuse(error: click.ClickException, arguments: Sequence[str]) -> int:
+    """A wrong command line."""
+    if "--json" in arguments:
+        click.echo(
+            quickjson.dumps({"success": False, "error": error.format_message(), "code": UsageError.code}), err=True
+        )
+    else:
+        error.show()
+    return 2
 
 
 def _fail(error: RalphError, arguments: Sequence[str]) -> int:
