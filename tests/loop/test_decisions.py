@@ -239,7 +239,7 @@ def test_a_decision_that_is_cut_off_anywhere_is_finished_by_saying_it_again(
     new, number, tips, judged = describe(lab), 0, set(), set()
     assert new != old
     while True:
-        number += 1 if THOROUGH else 3
+        number += 1 if THOROUGH else 4
         shutil.rmtree(lab.root)
         shutil.copytree(saved, lab.root, symlinks=True)
         command = [PYTHON, "-c", KILLER, str(lab.root), str(number), *words]

@@ -272,7 +272,7 @@ def test_killed_at_the_short_moments(lab: Lab, seed: int, record_property: Calla
     dice = random.Random(seed)
     moments = list(MOMENTS.values()) * (2 if STORM else 1)
     dice.shuffle(moments)
-    moments = moments if THOROUGH or STORM else moments[:4]
+    moments = moments if THOROUGH or STORM else moments[:3]
     killed = 0
     for pattern, word in moments:
         killed += kill_when(lab, pattern, word, dice.choice((0, 0, 0.001, 0.003, 0.01)))
@@ -357,7 +357,7 @@ def test_killed_at_its_own_system_calls(tmp_path: Path) -> None:
     log.write_text("\n".join(lines))
     calls = [call for call in calls_in(log) if "events.jsonl" not in call.text]
     assert len(calls) > 50
-    step = len(calls) // (10 if THOROUGH else 5)
+    step = len(calls) // (10 if THOROUGH else 3)
     sample = range(random.Random(7).randrange(step), len(calls), step)
     chosen = [calls[place] for place in (range(len(calls)) if STORM else sorted({*sample, *_turning_points(calls)}))]
     with in_memory(tmp_path) as top:

@@ -40,6 +40,7 @@ from faults import (
 )
 from patience import PATIENCE
 from project import Ralph, Result, bound_by_permissions
+from properties import sample
 
 import ralphtool
 from ralphtool.memory import Memory, cachefile
@@ -844,8 +845,9 @@ def judge(ralph: Ralph, there: set[str], *, acknowledged: bool) -> None:
 @each_state
 def test_killed_at_any_change_of_a_file(prepare: Callable[[Ralph], None], there: set[str], top: Path) -> None:
     trial = trial_of(top, prepare)
-    calls = changes_of(trial)
-    assert len(calls) >= 3
+    changes = changes_of(trial)
+    assert len(changes) >= 3
+    calls = sample(changes, 2)
 
     def attempt(scene: Scene, call: Call) -> None:
         result = traced(scene.ralph, Add(), *injected(call.name, call.number, "signal=KILL"))
@@ -881,7 +883,7 @@ def test_failed_by_the_system_at_any_call(state: str, error: str, top: Path) -> 
     prepare, there = STATES[state]
     trial = trial_of(top, prepare)
     calls = [call for call in trial.calls if call.operation in FAILING[error] and "memory.index" in call.text]
-    calls = calls[:: max(1, len(calls) // 20)]
+    calls = sample(calls[:: max(1, len(calls) // 20)], 2)
     assert len(calls) >= 3
 
     def check(scene: Scene, call: Call, result: Result) -> None:

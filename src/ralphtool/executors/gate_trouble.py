@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 _MOST_TESTS = 3  # names of tests in a line
 _LONGEST = 160
 _READ = 1 << 20
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_CAUSE = re.compile(
-    r"\b\w*(?:Error|Exception)\b\s*[:(]|\bfatal:|\berror:|\bpanicked\b|no such file|not found|permission denied"
-    r"|connection refused|read-only file system|please tell me who you are",
-    re.IGNORECASE,
+# Compiled when first used: every run imports this before its first event.
+_ESCAPES = r"\x1b\[[0-9;?]*[A-Za-z]"
+_CAUSE = (
+    r"(?i)\b\w*(?:Error|Exception)\b\s*[:(]|\bfatal:|\berror:|\bpanicked\b|no such file|not found|permission denied"
+    r"|connection refused|read-only file system|please tell me who you are"
 )
 
 
@@ -48,9 +48,9 @@ def describe_difference(inside: GateResult, outside: GateResult) -> Trouble:
 
 def find_cause(output: str) -> str:
     """The first line of an output that reports an error."""
-    lines = [_ESCAPES.sub("", line).strip() for line in output.splitlines()]
+    lines = [re.sub(_ESCAPES, "", line).strip() for line in output.splitlines()]
     shown = [line[2:].strip() for line in lines if line.startswith("E ")]  # pytest's lines about a failure
-    found = next((line for line in [*shown, *lines] if _CAUSE.search(line)), "")
+    found = next((line for line in [*shown, *lines] if re.search(_CAUSE, line)), "")
     printable = "".join(mark if mark.isprintable() else " " for mark in found)
     return printable if len(printable) <= _LONGEST else f"{printable[:_LONGEST]}…"
 
