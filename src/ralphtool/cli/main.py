@@ -215,7 +215,9 @@ def _shows_screen() -> bool:
     except ModuleNotFoundError as error:
         if error.name != "textual":
             raise
-        click.echo('The full screen needs one more package: pip install "ralphtool[screen]"\n', err=True)
+        from ralphtool.core.install_hint import build_install_command
+
+        click.echo(f"The full screen needs one more package. Install it: {build_install_command('screen')}\n", err=True)
         return False
     screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
@@ -446,7 +448,10 @@ def serve_tools() -> None:
     try:
         from ralphtool.cli import mcp
     except ModuleNotFoundError as error:
+        from ralphtool.core.install_hint import build_install_command
+
         raise UsageError(
-            f'the MCP server needs a package that is not installed ({error.name}): pip install "ralphtool[mcp]"'
+            f"the MCP server needs a package that is not installed ({error.name}). Install it: "
+            f"{build_install_command('mcp')}"
         ) from None
     mcp.serve()
