@@ -190,12 +190,12 @@ def cli(context: click.Context) -> None:
 
     \b
     Examples:
-      ralphtool init                 sets up a project
-      ralphtool new "Add login"      creates a change; `ralphtool list` shows all changes
-      ralphtool run                  runs the agent until every story is done
-      ralphtool watch                shows the run, from any terminal
-      ralphtool questions            lists questions; `ralphtool answer 4 "…"` answers one
-      ralphtool report               reports the results of a run
+      ralphtool init                 # sets up a project
+      ralphtool new "Add login"      # creates a change; `list` shows all
+      ralphtool run                  # runs the agent until every story is done
+      ralphtool watch                # shows the run, from any terminal
+      ralphtool questions            # lists questions; `answer` answers one
+      ralphtool report               # reports the results of a run
     """
     gc.freeze()  # the command's modules are loaded by now, and stay
     gc.enable()
@@ -261,7 +261,7 @@ def show(change: str | None, spec: str | None, as_json: bool) -> None:
 
     \b
     Examples:
-      ralphtool show                     the only change
+      ralphtool show                     # the only change
       ralphtool show add-login
       ralphtool show PLAN --spec docs/PLAN.md
     """
@@ -409,9 +409,9 @@ def completion(shell: str) -> None:
 
     \b
     Examples:
-      eval "$(ralphtool completion bash)"      in ~/.bashrc
-      eval "$(ralphtool completion zsh)"       in ~/.zshrc
-      ralphtool completion fish | source       in ~/.config/fish/config.fish
+      eval "$(ralphtool completion bash)"      # in ~/.bashrc
+      eval "$(ralphtool completion zsh)"       # in ~/.zshrc
+      ralphtool completion fish | source       # in ~/.config/fish/config.fish
     """
     from click.shell_completion import get_completion_class
 
