@@ -108,7 +108,7 @@ class _CommandGroup(SuggestingGroup):
         "pause": _LazyCommand("steer:pause", "Pause a run after its current iteration."),
         "resume": _LazyCommand("steer:resume", "Resume a paused run."),
         "stop": _LazyCommand("steer:stop", "Stop a run from any terminal."),
-        "retry": _LazyCommand("steer:retry", "Try a story again with fresh attempts."),
+        "retry": _LazyCommand("steer:retry", "Retry a story with fresh attempts."),
         "skip": _LazyCommand("steer:skip", "Skip a story."),
         "accept": _LazyCommand("accept:accept", "Accept a story, or an attempt at it, as it is."),
         "reject": _LazyCommand("accept:reject", "Reopen a story that is done, and revert its work."),

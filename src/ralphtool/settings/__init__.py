@@ -114,7 +114,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that prepare a workspace."""
     guard: GuardMode = "fail"
-    """What cheating leads to: nothing, a warning, a failed attempt; "strict" also fails removed tests that pass."""
+    """What happens if the guard finds cheating: "off", "warn", "fail" (the attempt fails), "strict" (see guard.md)."""
     workspace: WorkspaceMode = "auto"
     """Where agents work: in a box, a worktree, or your own folder; "auto" is the first that is available."""
     executor: ExecutorName = "local"
