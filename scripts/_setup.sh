@@ -130,7 +130,7 @@ make_venv() {
   python=$(find_python)
   wanted=$(cat pyproject.toml requirements-dev.txt bin/ralphtool | sha256sum)
   if [ "$(cat .venv/ready 2>/dev/null)" != "$wanted" ]; then
-    say "making .venv"
+    say "making .venv: this downloads packages, and takes a minute or two, once"
     rm -rf .venv
     new_venv "$python" .venv
     quiet .venv/bin/python -m pip install --disable-pip-version-check -r requirements-dev.txt

@@ -95,7 +95,8 @@ def unbracket(about: str) -> str:
 def example(block: str) -> str:
     """A block that click does not rewrap: a title, and lines for a code block."""
     _, title, *lines = [*block.split("\n"), ""]
-    return f"{title}\n\n```sh\n{inspect.cleandoc(chr(10).join(lines))}\n```"
+    block = inspect.cleandoc(chr(10).join(lines))
+    return f"{title}\n\n```{'json' if block.startswith('{') else 'sh'}\n{block}\n```"
 
 
 def settings_page() -> str:

@@ -72,7 +72,7 @@ TABLES: dict[str, dict[str, dict[str, Any]]] = {
         "4 ms for a heartbeat": {**ASIDE, "gates": 5.0, "is_tidied": True, "beat": 0.004},
     },
     "limits": {
-        f"{share:.1%} meet a limit, back by {back}": {**ASIDE, "gates": 5.0, "limited": share, "limit_growth": growth}
+        f"{share:.1%} reach a limit, grow by {back}": {**ASIDE, "gates": 5.0, "limited": share, "limit_growth": growth}
         for share, back, growth in (
             (0.0, "one", 0.0),
             (0.001, "one", 0.0),

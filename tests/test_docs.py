@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import types
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from project import REPOSITORY, TESTS
 
 from ralphtool import errors
 from ralphtool.history import History, document, schema
+from ralphtool.judging.guard.model import FindingKind
+from ralphtool.settings import GuardMode
 from ralphtool.testing import check_adapter
 
 PAGES = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").glob("*.md")])
@@ -62,6 +65,20 @@ def test_every_code_is_documented() -> None:
     codes = {kind.code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")}
     listed = re.findall(r"^\| ([A-Z_]+) \|", (REPOSITORY / "docs/agent-commands.md").read_text(), re.MULTILINE)
     assert set(listed) == codes - {"INTERNAL"}
+
+
+def test_the_examples_of_events_have_only_kinds_of_findings_that_exist() -> None:
+    events = [json.loads(line) for line in (REPOSITORY / "docs/events.jsonl").read_text().splitlines()]
+    receipts = [event["receipt"] for event in events if "receipt" in event]
+    found = [*(event.get("findings", []) for event in events), *(one["suspicions"] for one in receipts)]
+    kinds = {one["kind"] for findings in found for one in findings}
+    assert kinds
+    assert kinds <= set(get_args(FindingKind))
+
+
+def test_every_mode_of_the_guard_is_in_the_description_of_its_event() -> None:
+    [row] = re.findall(r"^\| `guard` \| (.*) \|$", (REPOSITORY / "docs/events.md").read_text(), re.MULTILINE)
+    assert re.findall(r"`(\w+)`", row)[1:] == list(get_args(GuardMode))
 
 
 def test_the_adapter_of_the_docs_keeps_the_contract(tmp_path: Path) -> None:

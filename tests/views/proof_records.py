@@ -40,7 +40,7 @@ RECEIPTS = {
         own_tests=OWN,
         own_count=60,
         removed=["tests/test_old.py::test_twice"],
-        suspicions=[{"kind": "weakened-assertion", "path": "tests/test_form.py", "detail": "test_form compares less"}],
+        suspicions=[{"kind": "assertion-weakened", "path": "tests/test_form.py", "detail": "test_form compares less"}],
         cleared="the tests as they were pass on the new code",
         runs=[
             {"kind": "gates", "command": "pytest -q", "ok": True, "tally": "212 passed"},

@@ -98,7 +98,7 @@ def test_a_change_shows_each_receipt(project: Ralph) -> None:
     for line in (
         "passing   210 before, 212 now",
         "removed   1 test that still passes was removed: tests/test_old.py::test_twice",
-        "suspected weakened-assertion tests/test_form.py test_form compares less",
+        "suspected assertion-weakened tests/test_form.py test_form compares less",
         "cleared   the tests as they were pass on the new code",
         "ran       pytest -q: green, 210 passed (the tests as they were, on the new code)",
         "ran       pytest -q: red, as it should be, 210 passed, 60 failed (the new tests, without the work)",

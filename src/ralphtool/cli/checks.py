@@ -27,6 +27,7 @@ from ralphtool.agents.program import Program, format_version
 from ralphtool.cli import detect
 from ralphtool.cli.version import describe_version
 from ralphtool.core import config, files, layout, locks, secrets
+from ralphtool.core.install_hint import build_install_command
 from ralphtool.core.project import is_name
 from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
 from ralphtool.executors import own_command
@@ -345,7 +346,7 @@ def _check_limits(runner: Runner, settings: Settings) -> Iterator[Diagnosis]:
     is_wanted = runner.traits.is_kept if wanted.mcp is None else wanted.mcp
     if runner.traits.mcp and is_wanted and importlib.util.find_spec("mcp") is None:
         text = f"{runner.name} does not get ralphtool's MCP tools: the package mcp is not installed"
-        yield warning("agents", text, 'pip install "ralphtool[mcp]"')
+        yield warning("agents", text, build_install_command("mcp"))
 
 
 # --- specs ------------------------------------------------------------------------------------------

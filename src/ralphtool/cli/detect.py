@@ -273,6 +273,15 @@ def _find_ignored(repository: Repository, paths: Sequence[str]) -> set[str]:
     return {os.fsdecode(one) for one in told.split(b"\0") if one}
 
 
+def list_uncommitted(repository: Repository, paths: Sequence[str]) -> list[str]:
+    """Those of the files that git would commit, and has not yet. Ignored ones are left out."""
+    top = os.path.realpath(repository.top)
+    inside = {os.path.relpath(os.path.realpath(path), top): path for path in paths}
+    command = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--")
+    told = repository.run(*command, *(f":(literal){path}" for path in inside), own_index=False, check=False)
+    return [inside[name] for one in told.split(b"\0") if (name := os.fsdecode(one[3:])) in inside]
+
+
 def update_gitignore(found: GitignoreState) -> None:
     """Adds the missing lines to .gitignore, which may not exist yet."""
     lines = [line.encode() for line in found.lines]

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from ralphtool.cli.checks import ok, warning, wrong
 from ralphtool.core import config, layout
+from ralphtool.core.install_hint import build_install_command
 from ralphtool.errors import GitError, InvalidValue, RemoteFailed
 from ralphtool.loop.remote_place import find_remote
 from ralphtool.settings import executor
@@ -45,7 +46,7 @@ def _is_wanted(project: DoctorContext, settings: Settings) -> bool:
 
 def _list_findings(project: DoctorContext, settings: Settings) -> Iterator[Diagnosis]:
     if importlib.util.find_spec("temporalio") is None:
-        yield wrong(_ABOUT, "the package temporalio is not installed", 'pip install "ralphtool[temporal]"')
+        yield wrong(_ABOUT, "the package temporalio is not installed", build_install_command("temporal"))
     else:
         yield from _check_server(settings.executor)
     yield from _check_remote(project, settings)

@@ -39,10 +39,10 @@ def finish_command(change: str | None, **ways: bool) -> None:
 
     \b
     Examples:
-      ralphtool finish add-login              shows the options, and changes nothing
-      ralphtool finish add-login --squash     stages its work in your tree
-      ralphtool finish add-login --merge      merges its commits into your branch
-      ralphtool finish add-login --pr         opens a pull request with the report
+      ralphtool finish add-login            # shows the options, changes nothing
+      ralphtool finish add-login --squash   # stages its work in your tree
+      ralphtool finish add-login --merge    # merges its commits into your branch
+      ralphtool finish add-login --pr       # opens a pull request with the report
     """
     chosen = [name for name, is_given in ways.items() if is_given]
     if len(chosen) > 1:

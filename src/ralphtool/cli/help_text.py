@@ -33,18 +33,17 @@ class FittingContext(click.Context):
 
 
 def fit_example(line: str, width: int) -> list[str]:
-    """Wraps an example so that a shell still understands it; its description goes below it."""
+    """Wraps an example so that a shell still understands it; its description, a comment, goes below it."""
     if len(line) <= width:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
-    command, _, about = line.strip().partition("  ")
+    command, _, about = line.strip().partition("  # ")
     if about:
         import textwrap  # its patterns cost more than most commands
 
-        below = textwrap.wrap(
-            about.strip(), width - len(indent) - _DEEPER, break_long_words=False, break_on_hyphens=False
-        )
-        return [*fit_example(indent + command, width), *(f"{indent}{' ' * _DEEPER}{part}" for part in below)]
+        deeper = f"{indent}{' ' * _DEEPER}# "
+        below = textwrap.wrap(about.strip(), width - len(deeper), break_long_words=False, break_on_hyphens=False)
+        return [*fit_example(indent + command.rstrip(), width), *(f"{deeper}{part}" for part in below)]
     first, end = _split_command(command, width - len(indent))
     rest = command[len(first) :].lstrip("| ") if end == " |" else command[len(first) :].lstrip()
     return [line] if not end else [f"{indent}{first}{end}", *fit_example(f"{indent}  {rest}", width)]

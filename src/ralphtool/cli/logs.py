@@ -55,9 +55,9 @@ def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, a
 
     \b
     Examples:
-      ralphtool logs                            the last iteration
+      ralphtool logs                  # the last iteration
       ralphtool logs add-login-2-1 --full | less
-      ralphtool logs add-login:3 -f             the third iteration of add-login's newest run, live
+      ralphtool logs add-login:3 -f   # iteration 3 of its newest run, live
       ralphtool logs add-login-2-1 --json | jq -r 'select(.kind == "tool") | .detail'
       ralphtool logs add-login-2-1 --raw > transcript.jsonl
     """

@@ -118,7 +118,7 @@ class _CommandGroup(SuggestingGroup):
         "pause": _LazyCommand("steer:pause", "Pause a run after its current iteration."),
         "resume": _LazyCommand("steer:resume", "Resume a paused run."),
         "stop": _LazyCommand("steer:stop", "Stop a run from any terminal."),
-        "retry": _LazyCommand("steer:retry", "Try a story again with fresh attempts."),
+        "retry": _LazyCommand("steer:retry", "Retry a story with fresh attempts."),
         "skip": _LazyCommand("steer:skip", "Skip a story."),
         "accept": _LazyCommand("accept:accept", "Accept a story, or an attempt at it, as it is."),
         "reject": _LazyCommand("accept:reject", "Reopen a story that is done, and revert its work."),
@@ -200,12 +200,12 @@ def cli(context: click.Context) -> None:
 
     \b
     Examples:
-      ralphtool init                 sets up a project
-      ralphtool new "Add login"      creates a change; `ralphtool list` shows all changes
-      ralphtool run                  runs the agent until every story is done
-      ralphtool watch                shows the run, from any terminal
-      ralphtool questions            lists questions; `ralphtool answer 4 "…"` answers one
-      ralphtool report               reports the results of a run
+      ralphtool init                 # sets up a project
+      ralphtool new "Add login"      # creates a change; `list` shows all
+      ralphtool run                  # runs the agent until every story is done
+      ralphtool watch                # shows the run, from any terminal
+      ralphtool questions            # lists questions; `answer` answers one
+      ralphtool report               # reports the results of a run
     """
     gc.freeze()  # the command's modules are loaded by now, and stay
     gc.enable()
@@ -225,7 +225,9 @@ def _shows_screen() -> bool:
     except ModuleNotFoundError as error:
         if error.name != "textual":
             raise
-        click.echo('The full screen needs one more package: pip install "ralphtool[screen]"\n', err=True)
+        from ralphtool.core.install_hint import build_install_command
+
+        click.echo(f"The full screen needs one more package. Install it: {build_install_command('screen')}\n", err=True)
         return False
     screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
@@ -269,7 +271,7 @@ def show(change: str | None, spec: str | None, as_json: bool) -> None:
 
     \b
     Examples:
-      ralphtool show                     the only change
+      ralphtool show                     # the only change
       ralphtool show add-login
       ralphtool show PLAN --spec docs/PLAN.md
     """
@@ -417,9 +419,9 @@ def completion(shell: str) -> None:
 
     \b
     Examples:
-      eval "$(ralphtool completion bash)"      in ~/.bashrc
-      eval "$(ralphtool completion zsh)"       in ~/.zshrc
-      ralphtool completion fish | source       in ~/.config/fish/config.fish
+      eval "$(ralphtool completion bash)"      # in ~/.bashrc
+      eval "$(ralphtool completion zsh)"       # in ~/.zshrc
+      ralphtool completion fish | source       # in ~/.config/fish/config.fish
     """
     from click.shell_completion import get_completion_class
 
@@ -456,7 +458,10 @@ def serve_tools() -> None:
     try:
         from ralphtool.cli import mcp
     except ModuleNotFoundError as error:
+        from ralphtool.core.install_hint import build_install_command
+
         raise UsageError(
-            f'the MCP server needs a package that is not installed ({error.name}): pip install "ralphtool[mcp]"'
+            f"the MCP server needs a package that is not installed ({error.name}). Install it: "
+            f"{build_install_command('mcp')}"
         ) from None
     mcp.serve()

@@ -206,7 +206,8 @@ def forget(ids: Sequence[str], why: str, as_json: bool) -> None:
 def install_command(as_json: bool) -> None:
     """Install a small model that compares sentences by meaning (about 80 MB).
 
-    This needs numpy: `pip install 'ralphtool[semantic]'`. Once installed, the memory uses it automatically.
+    This needs numpy; if it is missing, the command that installs it is printed. Once installed, the memory uses the
+    model automatically.
 
     \b
     Example:

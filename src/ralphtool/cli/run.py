@@ -114,13 +114,13 @@ def run(
     \b
     Examples:
       ralphtool run add-login --agent-command "my-agent --headless"
-      ralphtool run                                  the only open change, with the configured agent
-      ralphtool run --all                            every open change, one after the other
-      ralphtool run add-login --dry-run              what it would do, and the first prompt
+      ralphtool run                              # the only open change
+      ralphtool run --all                        # every open change in turn
+      ralphtool run add-login --dry-run          # the plan and the first prompt
       ralphtool run add-login --max-time 8h --max-iterations 40
-      ralphtool run add-login --side-by-side 4       four stories at once, each in a box of its own
+      ralphtool run add-login --side-by-side 4   # four stories at once, in boxes
       ralphtool run add-login --json | jq -r 'select(.type == "verdict") | .summary'
-      ralphtool run add-login --format json --junit stories.xml    in CI: see docs/ci.md
+      ralphtool run add-login --format json --junit stories.xml  # in CI
     """
     chosen = run_output.choose_format(form, as_json=as_json)
     with RunOutput(Wanted(chosen, junit, report, is_all=runs_all)) as output:

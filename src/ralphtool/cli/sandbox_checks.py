@@ -68,10 +68,8 @@ def _describe_next(choice: Choice, found: Findings, *, has_gates: bool) -> Diagn
         repair = partial(_forget, found) if found.read_trouble("box") else None
         return warning("sandbox", text, "; ".join(choice.help or (AGAIN,)), repair)
     if has_gates and not found.is_suitable(choice.kind):
-        first = (
-            "a box is available; the next run first tries your gates in it, and uses it if they pass as they do here"
-        )
-        return ok("sandbox", first)
+        first = "a box is available; the next run first tries your gates in it, and uses it if the results are the same"
+        return ok("sandbox", f"{first} as outside")
     return ok("sandbox", text)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,8 @@ def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: b
     is_made = not is_there and detect.write_settings(found.root, detect.render_settings(found, chosen))
     if ignoring and adds:
         detect.update_gitignore(ignoring)
+    own = ([ignoring.path] if ignoring and adds else []) + ([path] if is_made or adds else [])
+    uncommitted = detect.list_uncommitted(repository, own) if repository and own else []
     return {
         "root": found.root,
         "config": path,
@@ -96,7 +99,7 @@ def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: b
         "changes": list(found.changes),
         "gitignore": _gitignore_as_dict(ignoring, added=adds),
         **_compare_settings(found, path, is_there=is_there),
-        "next": _list_next_steps(found, chosen, is_there=is_there),
+        "next": _list_next_steps(found, chosen, uncommitted, is_there=is_there),
     }
 
 
@@ -135,8 +138,12 @@ def _gitignore_as_dict(ignoring: GitignoreState | None, *, added: bool) -> dict[
     return {"path": ignoring.path, "state": ignoring.state, "lines": list(ignoring.lines), "added": added}
 
 
-def _list_next_steps(found: DetectedProject, agent: str | None, *, is_there: bool) -> list[str]:
+def _list_next_steps(
+    found: DetectedProject, agent: str | None, uncommitted: Sequence[str], *, is_there: bool
+) -> list[str]:
     steps = ["ralphtool doctor"]
+    if uncommitted:
+        steps.append(f'git add {shlex.join(map(_shorten_path, uncommitted))} && git commit -m "Set up ralphtool"')
     if agent is None and not is_there:
         one = detect.first_program()
         steps.insert(0, f"install an agent, such as {one.title or one.name}: {one.package}")

@@ -174,9 +174,12 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
     if not clear:
         _check_guidance(root, change, id, text)
     steering.send(root, change, "forget" if clear else "guide", id, text)
-    about = f"story {make_printable(id)}" if id else "every story"
-    done = "is no longer in the prompts" if clear else "will be in every prompt from the next one on"
-    click.echo(f"your guidance for {about} of {change} {done}{_describe_when(root, change)}")
+    about = f"{f'story {make_printable(id)}' if id else 'all stories'} of {change}"
+    if clear:
+        done = f"your guidance for {about} is no longer in the prompts"
+    else:
+        done = f"your guidance applies to {about}, from the next prompt on"
+    click.echo(f"{done}{_describe_when(root, change)}")
     if found and not clear and (hint := _describe_no_prompt(root, change, found)):
         click.echo(make_printable(hint))
 
@@ -290,7 +293,7 @@ def stop(change: str | None, after: bool) -> None:
 @click.argument("text", nargs=-1)
 @_CHANGE
 def retry(story: str, text: Sequence[str], change: str | None) -> None:
-    """Try a story again that failed, was skipped, or needs your answer. TEXT is guidance for the agent.
+    """Retry a story that failed, was skipped, or needs your answer. TEXT is guidance for the agent.
 
     \b
     Examples:

@@ -70,7 +70,7 @@ def web(
       ralphtool web --open
       ralphtool web ~/shop ~/blog --port 8123
       ralphtool web --read-only --socket /run/user/1000/ralph.sock
-      ssh -L 8123:127.0.0.1:8123 buildbox          the page of another machine
+      ssh -L 8123:127.0.0.1:8123 buildbox          # the page of another machine
     """
     from ralphtool.views.web.serve import Place, check_place
 

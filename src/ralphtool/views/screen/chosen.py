@@ -33,8 +33,8 @@ class ChosenPage(Page, inherit_bindings=False):
     """A page on which one change is chosen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "run", "Run", tooltip="run the chosen change; it runs by itself"),
-        Binding("d", "diff", "Diff", tooltip="what each attempt at the chosen change did"),
+        Binding("r", "run", "Run", tooltip="run the selected change in the background"),
+        Binding("d", "diff", "Diff", tooltip="what each attempt at the selected change did"),
         Binding("F", "finish", "Finish", key_display="F", tooltip="merge or squash the work, or open a pull request"),
     ]
 

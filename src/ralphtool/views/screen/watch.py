@@ -44,16 +44,16 @@ class WatchPage(Page, inherit_bindings=False):
     """Shows only the record; steering commands become files. The run itself is never touched."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("a", "answer", "Answer", tooltip="answer the chosen story's question, or the first"),
+        Binding("a", "answer", "Answer", tooltip="answer the selected story's question, or the first"),
         Binding("a", "no_answer", show=False),
         Binding("e", "result", "Result", tooltip="the result of the run, once it has ended"),
-        Binding("g", "guide", "Guide", tooltip="tell the agent something about the chosen story"),
+        Binding("g", "guide", "Guide", tooltip="tell the agent something about the selected story"),
         Binding("p", "pause", "Pause", tooltip="pause the run, and resume it"),
         Binding("p", "resume", "Resume"),
         Binding("x", "stop", "Stop", tooltip="stop the run, now or after this iteration"),
-        Binding("t", "retry", "Retry", tooltip="give the chosen story fresh attempts"),
-        Binding("k", "skip", "Skip", tooltip="skip the chosen story"),
-        Binding("d", "diff", "Diff", tooltip="what the attempts at the chosen story did"),
+        Binding("t", "retry", "Retry", tooltip="give the selected story fresh attempts"),
+        Binding("k", "skip", "Skip", tooltip="skip the selected story"),
+        Binding("d", "diff", "Diff", tooltip="what the attempts at the selected story did"),
         Binding("f", "fold", "Fold", tooltip="show more or less of the tool results", show=False),
         *Page.BINDINGS,
     ]

@@ -9,6 +9,7 @@ import struct
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ralphtool.core.install_hint import build_install_command
 from ralphtool.errors import InvalidValue, IoError, UsageError
 from ralphtool.views.web.checks import Site
 from ralphtool.views.web.peers import UNIX
@@ -142,7 +143,7 @@ def build_address(place: Place, opened: socket.socket, token: str) -> str:
 
 def check_installed() -> None:
     if find_spec("uvicorn") is None:
-        raise UsageError('the page needs one more package: pip install "ralphtool[web]"')
+        raise UsageError(f"the page needs one more package. Install it: {build_install_command('web')}")
 
 
 def serve(app: App, place: Place, opened: socket.socket) -> None:
