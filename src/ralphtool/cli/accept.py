@@ -13,9 +13,10 @@ from ralphtool.core import layout, locks, project, session, spelling
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.loop import idle
-from ralphtool.record import overview, questions, steering
+from ralphtool.record import overview, questions, run_command, steering
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.record.steering import SteeringCommand
+from ralphtool.views.terminal.wrapping import echo, echo_command
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -76,11 +77,11 @@ def _decide(action: Action, name: str, why: str, change: str | None) -> None:
     said = SteeringCommand("", action, story, text, at=session.now(), by=_describe_person(root), entry=entry)
     is_heard, made = _settle(root, change, said)
     if not made.kind or not is_heard:
-        click.echo(make_printable(made.text))
+        echo(make_printable(made.text))
     else:
-        click.echo(f"{make_printable(made.text)} (the run of {change} applies it between iterations)")
+        echo(f"{make_printable(made.text)} (the run of {change} applies it between iterations)")
     if made.kind == "revert" and not is_heard:
-        click.echo(f"  ralphtool run {change}")
+        echo_command(make_printable(run_command.build(root, change)))
 
 
 # --- change and entry -------------------------------------------------------------------------------

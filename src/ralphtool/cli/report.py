@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _FORMATS = ("markdown", "junit", "html", "json")
 _ENDINGS = {".md": "markdown", ".xml": "junit", ".html": "html", ".htm": "html", ".json": "json"}
-_COMMAND = re.compile(r"`[^`]+`")
 _PLAIN = str.maketrans({"…": "...", "·": "-", "→": "->", "✓": "+", "✗": "x"})  # for terminals without these characters
 
 
@@ -118,7 +116,7 @@ def _fit(text: str, width: int | None) -> str:
     for line in text.split("\n"):
         is_code = is_code != line.lstrip().startswith("```")
         is_kept = is_code or line.startswith("|")
-        lines.append(line if is_kept else wrapping.wrap(_COMMAND.sub(lambda one: wrapping.glue(one[0]), line), width))
+        lines.append(line if is_kept else wrapping.wrap(line, width))
     return "\n".join(lines)
 
 

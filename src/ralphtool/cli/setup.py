@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from ralphtool import agents, settings, specs
 from ralphtool.agents.program import Program
@@ -62,7 +63,7 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
     root = detect.find_root(here)
     found = detect.detect_project(root)
     if agent is not None:
-        agents.make(agent, {})  # raises an error if there is no such agent
+        _check_agent(root, agent)
     asks = not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     if not as_json:
         _print_project(found)
@@ -71,6 +72,15 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
         click.echo(quickjson.dumps(done))
     else:
         _print_result(found, done)
+
+
+def _check_agent(root: str, name: str) -> None:
+    """Raises an error if there is no such agent, not even in the existing settings."""
+    try:
+        known = settings.load(root).agents
+    except InvalidValue:
+        known = {}  # the result says that they can't be read
+    agents.make(name, structs.asdict(known[name]) if name in known else {}, known)
 
 
 def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: bool) -> dict[str, Any]:

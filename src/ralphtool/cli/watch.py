@@ -13,9 +13,11 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
+from ralphtool.record import run_command
 from ralphtool.record import runs as records
 from ralphtool.record.run_end import RunEnd
 from ralphtool.views import look
+from ralphtool.views.terminal.wrapping import echo, glue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,7 +121,8 @@ def _print_runs(found: Sequence[RunSummary]) -> None:
         cells = [_shorten_name(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
         click.echo(_style_line("  ".join(cells).rstrip(), found[number - 1].state if number else None))
     for run in _select_resumable(found):
-        click.echo(f"{_make_writable(run.id)} died: `ralphtool run {run.change}` resumes where it stopped")
+        command = glue(_make_writable(f"`{run_command.build_resuming(run)}`"))
+        echo(f"{_make_writable(run.id)} died: {command} resumes where it stopped")
 
 
 def _select_resumable(found: Sequence[RunSummary]) -> list[RunSummary]:
@@ -300,7 +303,7 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
         when = f" (last event at {format_recorded_time(run.last)})" if run.last else ""
         raise RunDied(
             f"{run.id} died{when}: its process is gone without a final event; "
-            f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"
+            f"`{run_command.build_resuming(run)}` resumes where it stopped"
         )
     if run.end is not None and not as_json:
         from ralphtool.views.terminal import summary

@@ -17,7 +17,7 @@ from ralphtool.history import analyzer
 from ralphtool.judging import receipt
 from ralphtool.judging.receipt import Receipt
 from ralphtool.loop import outcome
-from ralphtool.record import change_state, events
+from ralphtool.record import change_state, events, run_command
 from ralphtool.record.change_state import Outcome
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def _find_last_attempt(change: Change, story: Story) -> str:
     last = change.history.last_entry(change.prd_id(story.id))
     if last is None:
         raise InvalidValue(
-            f"story {story.id} of {change.name} has no attempt yet to accept: `ralphtool run {change.name}` makes one"
+            f"story {story.id} of {change.name} has no attempt yet to accept: "
+            f"`{run_command.build(change.root, change.name)}` makes one"
         )
     return last.id
 

@@ -61,8 +61,8 @@ def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
     if one.title:
         yield make_printable(one.title), {"dim": True}
     if one.has_died:
-        told = f"its last run died: `ralphtool run {make_printable(one.name)}` resumes where it stopped"
-        yield told, {"fg": "yellow"}
+        command = glue(make_printable(f"`{one.run_command}`"))
+        yield f"its last run died: {command} resumes where it stopped", {"fg": "yellow"}
     if one.waiting:
         words = pluralize(one.waiting, "story needs your answer", "stories need your answer")
         yield f"{words}: {glue('`ralphtool questions`')}", {"fg": "yellow"}

@@ -1,4 +1,7 @@
-"""Wraps lines between words to fit a terminal. Elsewhere lines are not wrapped."""
+"""Wraps lines between words to fit a terminal. Elsewhere lines are not wrapped.
+
+A command in backticks counts as one word, and so does everything in `glue`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ import sys
 import click
 
 _GLUE = "\x1f"  # a non-breaking space
+_QUOTED = r"`[^`]{1,300}`"  # a command in a sentence: wrapped, it could not be copied
+_WORD = re.compile(rf" *(?:{_QUOTED}|[^ ])+")
 
 
 def glue(text: str) -> str:
@@ -34,13 +39,18 @@ def echo(text: str = "", hang: int = 2, *, err: bool = False) -> None:
         click.echo((line if width is None else wrap(line, width, hang)).replace(_GLUE, " "), err=err)
 
 
+def echo_command(command: str) -> None:
+    """Prints a command for people to copy, on a line of its own."""
+    echo(f"  {glue(command)}")
+
+
 def wrap(line: str, width: int, hang: int = 2) -> str:
     """The line wrapped into as many lines as it needs. A word that is too long for a line stays whole."""
     if _measure(line) <= width:
         return line.replace(_GLUE, " ")
     deeper = min(len(line) - len(line.lstrip(" ")) + hang, width // 2)
     done, now = [], ""
-    for word in re.findall(r" *[^ ]+", line):
+    for word in _WORD.findall(line):
         if now.strip() and _measure(now + word) > width:
             done.append(now)
             now = " " * deeper + word.lstrip(" ")
