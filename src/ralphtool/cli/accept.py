@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.cli import arguments, targets
-from ralphtool.core import layout, locks, project, session, spelling
+from ralphtool.core import layout, locks, project, session
 from ralphtool.core.text import make_printable
-from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, UsageError, shorten
 from ralphtool.loop import idle
 from ralphtool.record import overview, questions, run_command, steering
 from ralphtool.record.lines import LineReader, parse_fields
@@ -121,12 +121,7 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
             f"{shorten(name)} is story {named[0]}, and an attempt at story {tried[0]}: use {named[0]} or {tried[0]}"
         )
     if not named and not tried:
-        there = ", ".join(one.id for _, one in stories[:20])
-        near = spelling.suggest(name, [one.id for _, one in stories])
-        raise StoryNotFound(
-            f"{change} has no story and no attempt {shorten(name)}; its stories are {there or 'none'}. `ralphtool "
-            f"attempts` lists the attempts{near and f'; {near}'}"
-        )
+        raise targets.build_unknown_error(name, {change: stories}, or_attempt=True)
     return (named or tried)[0], name if tried else None
 
 

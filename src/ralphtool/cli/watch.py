@@ -75,14 +75,25 @@ def runs(last: int, change: str | None, as_json: bool) -> None:
       ralphtool runs --change add-login --last 3
       ralphtool runs --json | jq -r '.runs[] | select(.state == "died") | .id'
     """
-    found = _list_runs(project.find(), change, last)
+    root = project.find()
+    found = _list_runs(root, change, last)
+    if change and not found:
+        _check_change(root, change)
     if as_json:
         click.echo(quickjson.dumps({"runs": [_run_as_dict(run) for run in found]}))
     elif found:
         _print_runs(found)
     else:
         about = f"of {make_printable(change)} " if change else ""
-        click.echo(f"There are no runs {about}here yet: `ralphtool run` starts one.")
+        command = f"ralphtool run {make_printable(change or '')}".strip()
+        echo(f"There are no runs {about}here yet: `{command}` starts one.")
+
+
+def _check_change(root: str, change: str) -> None:
+    from ralphtool.record import overview  # a list of runs doesn't need it
+
+    if change not in (known := overview.list_names(root)):
+        raise overview.build_not_found_error(change, known)
 
 
 def _list_runs(root: str, change: str | None, last: int) -> list[RunSummary]:
