@@ -126,7 +126,7 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
 
 
 def _describe_person(root: str) -> str:
-    """The user's name and email from git, in one line."""
+    """The user's name and email from git, in one line; empty if neither git nor the system has a name."""
     repository = Repository.find(root)
     known = [repository.text("config", f"user.{key}", check=False) if repository else "" for key in ("name", "email")]
     name = known[0] or _find_login_name()
@@ -137,7 +137,7 @@ def _find_login_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        return "somebody"
+        return ""
 
 
 # --- here, or by the run ----------------------------------------------------------------------------

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ralphtool.loop.dryrun import Plan, PlannedStory
 
+_MOST_SUGGESTED = 4  # stories at once
 _MARKS = {"done": "x", "ready": " ", "later": " ", "waiting": "?", "skipped": "-"}
 
 
@@ -28,7 +29,7 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> No
     _print_part(
         "Stories, in the order in which they would be started", [_format_story(one, plan.first) for one in plan.steps]
     )
-    if plan.rounds and (plan.side_by_side > 1 or len(plan.rounds[0]) > 1):
+    if plan.rounds and (plan.side_by_side > 1 or any(len(ids) > 1 for ids in plan.rounds)):
         _print_part("Side by side", list(_describe_rounds(plan)))
     _print_part("Where", plan.workspace)
     _print_part("Gates", list(plan.gates) or ["no tests configured: results will be unverified"])
@@ -62,7 +63,8 @@ def _describe_rounds(plan: Plan) -> Iterator[str]:
     if plan.side_by_side > 1:
         yield f"at most {plan.side_by_side} at a time; {longest}"
     else:
-        yield f"one at a time, as configured; {longest}. Use --side-by-side 4 to work on four at once"
+        most = min(max(map(len, plan.rounds)), _MOST_SUGGESTED)
+        yield f"one at a time, as configured; {longest}. Use --side-by-side {most} to work on {most} at once"
 
 
 def _format_story(step: PlannedStory, first: str | None) -> str:

@@ -12,7 +12,7 @@ from msgspec import structs
 from ralphtool import agents, settings, specs
 from ralphtool.agents.program import Program
 from ralphtool.cli import detect, present_settings
-from ralphtool.core import config, quickjson
+from ralphtool.core import config, gate_commands, quickjson
 from ralphtool.core import project as projects
 from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import InvalidValue
@@ -150,28 +150,53 @@ def _list_next_steps(found: DetectedProject, agent: str | None, *, is_there: boo
     if agent is None and not is_there:
         one = detect.first_program()
         steps.insert(0, f"install an agent, such as {one.title or one.name}: {one.package}")
+    if not found.is_repository:
+        steps.insert(0, "git init")
     if not found.changes:
         steps.append('ralphtool new "What it is about"')
     name = f" {found.changes[0]}" if len(found.changes) > 1 else ""
     return [*steps, f"ralphtool run{name} --dry-run"]
 
 
+def _load_settings(root: str) -> settings.Settings:
+    """The existing settings; the defaults if there are none, or they can't be read, which is reported later."""
+    try:
+        return settings.load(root)
+    except InvalidValue:
+        return settings.Settings()
+
+
 def _print_project(found: DetectedProject) -> None:
+    """What is set comes before what was detected."""
+    known = _load_settings(found.root)
     _print_line(f"{'project':9}{found.root}")
     if os.path.realpath(found.root) != os.path.realpath(os.getcwd()):
         _print_line(f"{'':9}found in a parent folder; `ralphtool init --here` sets up this folder instead")
     if not found.is_repository:
         _print_line(f"{'':9}not a git repository: work can't be committed or undone; `git init` creates one")
     _print_line(f"{'changes':9}{_join_first(found.changes) or 'none yet'}")
-    commands = [one.command for one in found.gates]
-    _print_line(f"{'gates':9}{_join_first(commands) or 'no tests configured: results will be unverified'}")
-    for program, install in {one.missing: one.install for one in found.gates if one.missing}.items():
+    gates = detect.list_gates(gate_commands.find_commands(found.root), found.root)
+    commands = [one.command for one in gates]
+    is_set = known.verify.checks is not None or known.verify.tests is not None
+    told = f"{_join_first(commands)}{', as set' if is_set else ''}" if commands else ""
+    _print_line(f"{'gates':9}{told or 'no tests configured: results will be unverified'}")
+    for program, install in {one.missing: one.install for one in gates if one.missing}.items():
         _print_line(f"{'':9}{program} is not installed here: {install}")
-    _print_line(f"{'agents':9}{_join_first(found.agents) or 'none found'}")
-    first, *more = workspace_choice.preview(settings.Settings(), Repository.find(found.root), commands)
+    _print_agents(known, found.agents)
+    first, *more = workspace_choice.preview(known, Repository.find(found.root), commands)
     _print_line(f"{'where':9}{first}")
     for line in more:
         _print_line(f"{'':9}{line}")
+
+
+def _print_agents(known: settings.Settings, installed: Sequence[str]) -> None:
+    wanted = list(dict.fromkeys([*([known.run.agent] if known.run.agent else []), *known.run.agents]))
+    others = [name for name in installed if name not in wanted]
+    if not wanted:
+        _print_line(f"{'agents':9}{_join_first(others) or 'none found'}")
+        return
+    more = f"; also installed: {_join_first(others)}" if others else ""
+    _print_line(f"{'agents':9}{_join_first(wanted)}, as set{more}")
 
 
 def _join_first(names: Sequence[str]) -> str:

@@ -168,7 +168,7 @@ def _read_evidence(change: Change, made: DecisionPlan, state: StoryState, commit
 def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:
     story, said = made.story, made.said
     body = f"Accepted as it is: {made.entry}{said.text and f'{chr(10)}{chr(10)}{said.text}'}"
-    trailers = f"Ralph-Accepted-By: {said.by or 'somebody'}"
+    trailers = f"Ralph-Accepted-By: {said.by}" if said.by else ""
     return outcome.build_message(change, story, entry, body, trailers)
 
 
@@ -240,6 +240,6 @@ def _build_revert_message(change: Change, made: DecisionPlan) -> str:
     said = made.said
     subject = f"Revert: {outcome.make_one_line(made.story.title, 90)} ({change.name} {made.story.id})"
     rejected = "".join(f"Ralph-Rejected: {id}\n" for id in made.reopened)
-    by = f"Ralph-Rejected-By: {said.by or 'somebody'}\n"
+    by = f"Ralph-Rejected-By: {said.by}\n" if said.by else ""
     why = f"{said.text}\n\n" if said.text else ""
     return f"{subject}\n\n{why}Ralph-Change: {change.name}\n{rejected}{by}"

@@ -36,7 +36,10 @@ def find_only(root: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ChangeNotFound("there are no changes here: `ralphtool list` shows where ralphtool looks for them")
+        raise ChangeNotFound(
+            'there are no changes here: `ralphtool new "Add login"` creates one, and `ralphtool list` shows where '
+            "ralphtool looks for them"
+        )
     raise UsageError(f"there are several changes; name one (or use --change NAME): {', '.join(found)}")
 
 

@@ -42,6 +42,7 @@ def print_changes(overviews: Sequence[Overview]) -> None:
         width = min(find_width() or 88, 88)
         text = f"There are no changes here. {describe_locations()}"
         click.echo(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
+        echo('`ralphtool new "Add login"` creates a change, and `ralphtool plan "Add login"` lets an agent draft one.')
         return
     widths = [max(len(make_printable(getattr(one, key))) for one in overviews) for key in ("name", "adapter")]
     twins = _find_twins(overviews)
