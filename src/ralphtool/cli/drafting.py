@@ -119,7 +119,7 @@ def _read_idea(idea: str | None, source: str | None) -> str:
         raise UsageError('say what the change is about, as in `ralphtool plan "Add login"`, or give --from FILE')
     text = "\n\n".join(part.strip() for part in told if part.strip())
     if not text:
-        raise InvalidValue('the text is empty: say what the change is about, as in `ralphtool plan "Add login"`')
+        raise UsageError('the text is empty: say what the change is about, as in `ralphtool plan "Add login"`')
     if len(text) > _LONGEST_IDEA:
         raise InvalidValue(f"the idea has {len(text)} characters: shorten it to at most {_LONGEST_IDEA}")
     return text

@@ -85,7 +85,7 @@ def logs(
         _print_json(told)
     elif errors:
         if not _print_events(Conversation(full=True), told):
-            click.echo("The agent wrote nothing to standard error.")
+            echo("The agent wrote nothing to standard error.")
     else:
         _print_iteration(found, told, Conversation(full=full))
 
@@ -152,7 +152,7 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
     for line in conversation.render_ending(verdict, end, receipt, is_running=is_running):
         echo(line)
     for denied in found.list_denied()[:_DENIED]:
-        click.echo(describe_denial(flatten(denied.host, 100), denied.port, flatten(denied.allow)))
+        echo(describe_denial(flatten(denied.host, 100), denied.port, flatten(denied.allow)))
     _print_stderr(found, conversation, is_well=verdict is not None and verdict.status == "completed")
     click.echo(f"records: {conversation.clean_line(found.folder)}")
     if os.path.isdir(found.path("check")):
@@ -173,7 +173,7 @@ def _print_stderr(found: IterationFiles, conversation: Conversation, *, is_well:
     lines = _read_stderr_tail(found)
     if not lines:
         return
-    click.echo("standard error: --errors shows it" if is_well else "end of standard error (--errors shows all of it):")
+    echo("standard error: --errors shows it" if is_well else "end of standard error (--errors shows all of it):")
     for line in () if is_well else lines:
         click.echo(f"    {conversation.clean_line(line)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         result = cli.main(list(arguments), prog_name="ralphtool", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
+        _show_click_error(error)
         return 2
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -59,8 +60,14 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:
         from ralphtool.core import crashlog
 
-        click.echo(f"Error: {crashlog.report(error, list(arguments))}", err=True)
+        wrapping.echo(f"Error: {crashlog.report(error, list(arguments))}", err=True)
         return 3
+
+
+def _show_click_error(error: click.ClickException) -> None:
+    told = io.StringIO()
+    error.show(told)
+    wrapping.echo(told.getvalue().rstrip("\n"), err=True)
 
 
 def _prepare_output() -> None:
@@ -215,7 +222,7 @@ def _shows_screen() -> bool:
     except ModuleNotFoundError as error:
         if error.name != "textual":
             raise
-        click.echo('The full screen needs one more package: pip install "ralphtool[screen]"\n', err=True)
+        wrapping.echo('The full screen needs one more package: `pip install "ralphtool[screen]"`\n', err=True)
         return False
     screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
@@ -239,9 +246,9 @@ def list_changes(as_json: bool) -> None:
         changes.print_changes(overviews)
         if running := overview.find_running_change(root):
             has_died = any(one.name == running and one.has_died for one in overviews)
-            click.echo(click.style(_describe_set_aside(running, has_died=has_died), dim=True))
+            wrapping.echo(click.style(_describe_set_aside(running, has_died=has_died), dim=True))
     for text in [text for one in overviews for text in (one.problem, *one.warnings) if text] if as_json else []:
-        click.echo(f"Warning: {make_printable(text)}", err=True)
+        wrapping.echo(f"Warning: {make_printable(text)}", err=True)
 
 
 def _describe_set_aside(change: str, *, has_died: bool) -> str:
@@ -270,7 +277,7 @@ def show(change: str | None, spec: str | None, as_json: bool) -> None:
         from ralphtool.specs import tracker
 
         for text in tracker.copy_named(root, change, ref):
-            click.echo(make_printable(text), err=True)
+            wrapping.echo(make_printable(text), err=True)
     with branch.open_spec(root, change, ref) as on_branch:
         found = on_branch or specs.open(root, change, ref)
         _print_change(root, found, as_json=as_json)
@@ -323,7 +330,7 @@ def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, R
     try:
         found = receipts.read_receipts(root, change)
     except RalphError as error:
-        click.echo(f"Warning: {make_printable(str(error))}", err=True)
+        wrapping.echo(f"Warning: {make_printable(str(error))}", err=True)
         return {}
     return {story: receipt for story, receipt in found.items() if story in done}
 
@@ -397,7 +404,7 @@ def unlock(change: str, force: bool) -> None:
     done = lifecycle.unlock(project.find(), change, force=force)
     if done is None:
         _check_change_exists(change)
-    click.echo(make_printable(done) if done else f"{change} is not locked: nothing to do")
+    wrapping.echo(make_printable(done) if done else f"{change} is not locked: nothing to do")
 
 
 @cli.command()
@@ -447,6 +454,6 @@ def serve_tools() -> None:
         from ralphtool.cli import mcp
     except ModuleNotFoundError as error:
         raise UsageError(
-            f'the MCP server needs a package that is not installed ({error.name}): pip install "ralphtool[mcp]"'
+            f'the MCP server needs a package that is not installed ({error.name}): `pip install "ralphtool[mcp]"`'
         ) from None
     mcp.serve()

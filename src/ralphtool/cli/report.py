@@ -74,7 +74,7 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
         _print_report(text, form)
     else:
         write_file(output, text)
-        click.echo(make_printable(f"The report of {found.id} is in {_shorten_path(output)}"))
+        wrapping.echo(make_printable(f"The report of {found.id} is in {_shorten_path(output)}"))
 
 
 def choose_format(form: str | None, output: str | None, *, as_json: bool) -> str:

@@ -14,11 +14,11 @@ from ralphtool.agents.program import Program
 from ralphtool.cli import detect, present_settings
 from ralphtool.core import config, gate_commands, quickjson
 from ralphtool.core import project as projects
-from ralphtool.core.text import make_lines_printable
+from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue
 from ralphtool.loop import workspace_choice
 from ralphtool.specs import scaffold
-from ralphtool.views.terminal.wrapping import echo
+from ralphtool.views.terminal.wrapping import echo, echo_command, glue_command
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -158,30 +158,30 @@ def _list_next_steps(found: DetectedProject, agent: str | None, *, is_there: boo
     return [*steps, f"ralphtool run{name} --dry-run"]
 
 
-def _load_settings(root: str) -> settings.Settings:
-    """The existing settings; the defaults if there are none, or they can't be read, which is reported later."""
+def _load_settings(found: DetectedProject) -> tuple[settings.Settings, Sequence[GateCommand]]:
+    """The existing settings and gates; the defaults if they can't be read, which is reported later."""
     try:
-        return settings.load(root)
+        known = settings.load(found.root)
     except InvalidValue:
-        return settings.Settings()
+        return settings.Settings(), found.gates
+    return known, detect.list_gates(gate_commands.find_commands(found.root), found.root)
 
 
 def _print_project(found: DetectedProject) -> None:
     """What is set comes before what was detected."""
-    known = _load_settings(found.root)
+    known, gates = _load_settings(found)
     _print_line(f"{'project':9}{found.root}")
     if os.path.realpath(found.root) != os.path.realpath(os.getcwd()):
         _print_line(f"{'':9}found in a parent folder; `ralphtool init --here` sets up this folder instead")
     if not found.is_repository:
         _print_line(f"{'':9}not a git repository: work can't be committed or undone; `git init` creates one")
     _print_line(f"{'changes':9}{_join_first(found.changes) or 'none yet'}")
-    gates = detect.list_gates(gate_commands.find_commands(found.root), found.root)
     commands = [one.command for one in gates]
     is_set = known.verify.checks is not None or known.verify.tests is not None
     told = f"{_join_first(commands)}{', as set' if is_set else ''}" if commands else ""
     _print_line(f"{'gates':9}{told or 'no tests configured: results will be unverified'}")
     for program, install in {one.missing: one.install for one in gates if one.missing}.items():
-        _print_line(f"{'':9}{program} is not installed here: {install}")
+        echo(f"{'':9}{make_printable(program)} is not installed here: {glue_command(install)}", 0)
     _print_agents(known, found.agents)
     first, *more = workspace_choice.preview(known, Repository.find(found.root), commands)
     _print_line(f"{'where':9}{first}")
@@ -222,7 +222,9 @@ def _print_result(found: DetectedProject, done: dict[str, Any]) -> None:
     _print_gitignore(done["gitignore"])
     _print_line("Next steps:")
     for step in done["next"]:
-        _print_line(f"  {step}")
+        what, colon, command = step.partition(": ")
+        advice = f"{what}: {glue_command(make_printable(command))}" if colon else glue_command(make_printable(step))
+        echo(f"  {advice}")
 
 
 def _print_present(path: str, done: dict[str, Any]) -> None:
@@ -302,5 +304,5 @@ def _print_scaffold(made: Scaffold) -> None:
     if spec:
         _print_line(f'To select it, use{spec}, or set spec = "{made.spec}" under [run] in .ralph/config.toml.')
     _print_line("Replace the examples with what you want. Next steps:")
-    _print_line(f"  ralphtool show {made.change}{spec}")
-    _print_line(f"  ralphtool run {made.change}{spec} --dry-run")
+    echo_command(make_printable(f"ralphtool show {made.change}{spec}"))
+    echo_command(make_printable(f"ralphtool run {made.change}{spec} --dry-run"))

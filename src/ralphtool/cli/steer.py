@@ -58,7 +58,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
     if not found:
-        click.echo("Nothing needs your answer.")
+        echo("Nothing needs your answer.")
     waiting = questions.list_open(root) if change else found
     for one in found:
         _print_question(one, questions.build_answer_command(one, waiting))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralphtool.cli import arguments
 from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.core.text import can_write_unicode, make_printable
@@ -57,7 +58,7 @@ def _list_changes(root: str) -> list[str]:
 @click.command("runs")
 @click.option(
     "--last",
-    type=click.IntRange(min=1),
+    type=arguments.WholeNumber(min=1),
     default=_NEWEST,
     metavar="N",
     help="The maximum number of runs. [default: 20]",
@@ -114,7 +115,7 @@ def _read_or_warn(root: str, id: str) -> RunSummary | None:
         return records.read_summary(root, id)
     except (OSError, RalphError) as error:
         told = from_os_error(error) if isinstance(error, OSError) else error
-        click.echo(f"Warning: {make_printable(str(told))}", err=True)
+        echo(f"Warning: {make_printable(str(told))}", err=True)
         return None
 
 
@@ -235,7 +236,7 @@ def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> 
         _watch_run(found, (_SPEED if speed is None else speed) if replay else None, as_json=as_json)
     except KeyboardInterrupt:
         if found.end is None and records.is_alive(found):
-            click.echo("The run continues: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
+            echo("The run continues: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
         return 130
     return 0
 
@@ -249,7 +250,7 @@ def _choose_run(root: str, name: str | None) -> RunSummary:
         return records.find(root, None)
     if len(going) > 1:
         others = ", ".join(make_printable(run.id) for run in going[1:])
-        click.echo(f"Watching {make_printable(going[0].id)}; also in progress: {others}", err=True)
+        echo(f"Watching {make_printable(going[0].id)}; also in progress: {others}", err=True)
     return going[0]
 
 

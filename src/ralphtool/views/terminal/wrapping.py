@@ -13,6 +13,7 @@ import click
 
 _GLUE = "\x1f"  # a non-breaking space
 _QUOTED = r"`[^`]{1,300}`"  # a command in a sentence: wrapped, it could not be copied
+_COMMAND = re.compile(r"\A(?:git|ralphtool|npm|pip|pipx|gem|sudo|chmod|python[\d.]*|\S*/python[\d.]*) [^,]*")
 _WORD = re.compile(rf" *(?:{_QUOTED}|[^ ])+")
 
 
@@ -21,10 +22,16 @@ def glue(text: str) -> str:
     return text.replace(" ", _GLUE)
 
 
+def glue_command(text: str) -> str:
+    """For advice: the command that the text begins with becomes one word, and so do quoted paths."""
+    text = _COMMAND.sub(lambda found: glue(found[0]), text)
+    return re.sub(r"'[^']*'", lambda found: glue(found[0]), text)
+
+
 def find_width(*, err: bool = False) -> int | None:
     """The number of columns of the terminal; None if the output (with `err`, that of errors) is not a terminal."""
     stream = sys.stderr if err else sys.stdout
-    if not stream.isatty():
+    if stream is None or not stream.isatty():
         return None
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
