@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from typing import Any
 
 import pytest
 from lab import DONE, Lab, kill, wait_until
 
+from ralphtool.cli import accept
 from ralphtool.judging.receipt import Receipt
+from ralphtool.loop import idle
 from ralphtool.record import change_state
+from ralphtool.record.steering import SteeringCommand
 
 THREE = (
     "## 1. First\n\n- [ ] 1.1 Make a\n- [ ] 1.2 Make b\n\n## 2. Second\n\n- [ ] 2.1 Make c\n\n"
@@ -170,6 +174,19 @@ def test_a_refused_attempt_becomes_the_checkpoint_of_its_story(refused: Lab, nam
     assert refused.git("rev-parse", "refs/ralph/attempts/add-login-1-2") == refused.git("rev-parse", "ralph/add-login")
     assert (refused.question().exists(), refused.run("questions").stdout) == (False, "Nothing needs your answer.\n")
     assert refused.users_state() == mine
+
+
+def test_a_person_without_a_name_is_left_out(refused: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle.decide(str(refused.root), "add-login", SteeringCommand("", "accept", "1", ""))
+    idle.decide(str(refused.root), "add-login", SteeringCommand("", "reject", "2", ""))
+    assert trailers(refused, "Ralph-Rejected") == ["2"]
+    log = refused.git("log", "--format=%B", "ralph/add-login")
+    assert "Ralph-Entry: add-login-1-2\nRalph-Story: 1\n" in log
+    assert ("Ralph-Accepted-By" in log, "Ralph-Rejected-By" in log) == (False, False)
+    monkeypatch.setattr(getpass, "getuser", lambda: (_ for _ in ()).throw(OSError("no such user")))
+    refused.git("config", "user.name", "")
+    refused.git("config", "user.email", "")
+    assert accept._describe_person(str(refused.root)) == ""
 
 
 def test_what_was_found_about_a_refused_attempt_stays_on_record(refused: Lab) -> None:

@@ -426,3 +426,28 @@ def test_paths_for_a_box_that_are_not_there(well: Lab) -> None:
     config.write_text(config.read_text() + '[sandbox]\nread = ["~/nowhere"]\n')
     [found] = [one for one in read_sandbox(well) if one["state"] == "wrong"]
     assert (found["state"], "nowhere" in found["text"]) == ("wrong", True)
+
+
+def test_a_missing_gitignore_is_called_missing(lab: Lab) -> None:
+    lab.repository()
+    shown = lab.run("doctor").stdout
+    assert f"there is no {lab.root}/.gitignore" in shown
+    lab.write(".gitignore", "*.pyc\n")
+    assert f"{lab.root}/.gitignore has no rules for them" in lab.run("doctor").stdout
+
+
+def test_the_advice_for_a_change_in_two_formats_works(lab: Lab) -> None:
+    lab.repository()
+    assert lab.run("convert", "add-login", "checklist", "--file", "plans/add-login.md").exit_code == 0
+    [found] = [one for one in findings_of(lab) if "several specs" in one["text"]]
+    assert found["mend"].startswith('set spec = "openspec" under [run] in .ralph/config.toml')
+    config = lab.read(".ralph/config.toml")
+    for ref in ("openspec", "checklist:plans/add-login.md"):
+        lab.write(".ralph/config.toml", config.replace("[run]\n", f'[run]\nspec = "{ref}"\n'))
+        assert not [one for one in findings_of(lab) if "several specs" in one["text"]]
+
+
+def findings_of(lab: Lab) -> list[dict[str, Any]]:
+    found = json.loads(lab.run("doctor", "--json").stdout)["findings"]
+    assert isinstance(found, list)
+    return found

@@ -139,3 +139,45 @@ def test_an_example_can_be_pasted(name: str, line: str) -> None:
 def test_a_description_without_its_sign_is_no_command() -> None:
     with pytest.raises(click.UsageError):
         parse_only(["logs", "the", "last", "iteration"])
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_no_word_is_broken_in_a_very_narrow_terminal(name: str) -> None:
+    path, command = EVERY[name]
+    shown, wide = render(command, path, 38), render(command, path, 400)
+    added = set(shown.split()) - set(wide.split())
+    assert added <= {"|", "\\"}
+
+
+def test_the_help_of_a_terminal_with_40_columns_fits(lab: Lab) -> None:
+    shown = lab.run("runs", "--help", COLUMNS="40").stdout.splitlines()
+    assert [line for line in shown if len(line) > 40 and not line.startswith("    ")] == []
+
+
+def test_an_option_names_its_values(lab: Lab) -> None:
+    shown = " ".join(lab.run("run", "--help").stdout.split())
+    for words in (
+        *("--guard off|warn|fail|strict ", "--workspace auto|box|worktree|here ", "--executor local|temporal "),
+        *("--max-time DURATION ", "--attempts N ", "--agent NAME ", "--agent-command COMMAND ", "--max-cost DOLLARS "),
+        *("--strict-order Let each story wait", "--check-blockers Let a read-only agent check"),
+    ):
+        assert words in shown
+    assert "VALUE" not in shown + lab.run("backtest", "--help").stdout + lab.run("worker", "--help").stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["web", "--port", "abc"], "'abc' is not a whole number from 0 to 65535"),
+        (["web", "--port", "70000"], "'70000' is not a whole number from 0 to 65535"),
+        (["runs", "--last", "0"], "'0' is not a whole number of at least 1"),
+        (["run", "--agent"], "Usage: ralphtool run [OPTIONS] [CHANGE]\nTry 'ralphtool run --help' for help.\n"),
+        (["new", ""], "the text is empty"),
+        (["plan"], "say what the change is about"),
+        (["plan", " "], "the text is empty"),
+    ],
+)
+def test_wrong_usage_says_what_is_valid(lab: Lab, words: list[str], told: str) -> None:
+    result = lab.run(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert told in result.stderr

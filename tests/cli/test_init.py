@@ -365,3 +365,36 @@ def test_a_person_who_breaks_off_has_changed_nothing(bare: Bare) -> None:
     code, shown = on_a_terminal(bare, "codex\n", "\x04")
     assert code == 130, shown
     assert sorted(path.name for path in bare.root.iterdir()) == [".git"]
+
+
+def test_what_is_set_is_shown_first(bare: Bare) -> None:
+    bare.write("test_x.py", "def test(): pass\n")
+    bare.install("codex")
+    bare.write(
+        ".ralph/config.toml",
+        '[run]\nagent = "scripted"\nworkspace = "here"\n[verify]\ntests = ["python3 -m unittest -q"]\n',
+    )
+    shown = bare.run("init").stdout
+    assert "\nagents   scripted, as set; also installed: codex\n" in shown
+    assert "\ngates    python3 -m unittest -q, as set\n" in shown
+
+
+def test_outside_git_the_first_step_is_git_init(bare: Bare) -> None:
+    bare.install("codex")
+    assert bare.run("init", "--json").json["next"][:2] == ["git init", "ralphtool doctor"]
+    bare.git("init", "--quiet")
+    assert "git init" not in bare.run("init", "--json").json["next"]
+
+
+def test_an_empty_project_names_the_next_step(bare: Bare) -> None:
+    for told in (bare.run("list").stdout, bare.run("run").stderr):
+        assert '`ralphtool new "Add login"`' in told
+
+
+def test_an_agent_of_the_settings_is_known(bare: Bare) -> None:
+    bare.write(".ralph/config.toml", '[run]\nagent = "shop"\n[agents.shop]\ncommand = ["true"]\n')
+    assert bare.run("init", "--agent", "shop").exit_code == 0
+    unknown = bare.run("init", "--agent", "foo")
+    assert unknown.exit_code == 1
+    assert "define it in .ralph/config.toml as [agents.foo]" in unknown.stderr
+    assert "`ralphtool run --agent-command" in unknown.stderr, "init has no such option"

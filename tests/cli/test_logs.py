@@ -322,9 +322,9 @@ def test_which_one_is_meant(records: Records) -> None:
     os.remove(records.ralph.root / f".ralph/runs/{other}/events.jsonl")
     assert records.events("zebra-1-1")[0]["text"] == "fifth"
     assert f"has no iteration '9': there is {RUN}:2, {RUN}:1" in records.error(f"{RUN}:9")
-    assert "there is no entry or run 'add-login-9-9'" in records.error("add-login-9-9")
+    assert "no story and no attempt 'add-login-9-9'" in records.error("add-login-9-9")
     assert "there is no run nobody" in records.error("nobody:1")
-    assert "no entry" in records.error("../../etc")
+    assert "no story and no attempt" in records.error("../../etc")
 
 
 def test_nothing_there_yet(ralph: Ralph) -> None:

@@ -725,7 +725,7 @@ def test_a_pull_request_has_the_branch_and_the_report(done: Lab) -> None:
 def test_after_a_pull_request_was_merged_the_suggested_command_ends_the_change(done: Lab, how: str) -> None:
     put_gh(done)
     told = done.run("finish", "--pr")
-    assert "git pull, then ralphtool finish add-login --squash" in told.stdout
+    assert "`git pull`, then `ralphtool finish add-login --squash`" in told.stdout
     done.git("merge", "--quiet", how, "ralph/add-login")
     done.git("commit", "--quiet", "--allow-empty", "--message=merged")
     before = done.git("rev-parse", "HEAD")

@@ -395,7 +395,7 @@ def test_looking_at_what_was_tried(tried: Lab) -> None:
     assert "add-login-1-1" in tried.run("attempts").stdout
     assert "+wrong" in tried.run("diff", "add-login-1-1").stdout
     assert "wrong.txt" in tried.run("diff", "--stat", "add-login-1-1").stdout
-    assert "no kept attempt 'add-login-9-9'" in tried.run("diff", "add-login-9-9").stderr
+    assert "no story and no attempt 'add-login-9-9'" in tried.run("diff", "add-login-9-9").stderr
     assert tried.users_state() == before
 
 
@@ -406,7 +406,7 @@ def test_why_it_was_judged_so(tried: Lab) -> None:
     assert told["next_entry"] == "add-login-1-2"
     shown = tried.run("explain", "add-login-1-1").stdout
     assert "Reasons for the verdict" in shown
-    assert "no entry 'add-login-9-9'" in tried.run("explain", "add-login-9-9").stderr
+    assert "no story and no attempt 'add-login-9-9'" in tried.run("explain", "add-login-9-9").stderr
     shutil.rmtree(tried.root / ".ralph/runs")
     assert "the run's records are gone" in tried.run("explain", "add-login-1-1").stdout
     assert json.loads(tried.run("explain", "add-login-1-1", "--json").stdout)["verdict"] is None

@@ -333,4 +333,13 @@ def test_hostile_names_are_shown_as_they_are_and_ascii_where_it_must_be(project:
     assert told.isascii()
     assert told.splitlines()[1].startswith(r"\xe9\x1b[2J-20260301-120000-1a2b  2026-03-01 ")
     assert "much" not in told
-    assert project.run("runs", "--change", "nope").stdout.startswith("There are no runs of nope here")
+
+
+def test_the_runs_of_a_change(project: Ralph) -> None:
+    told = project.openspec().run("runs", "--change", "add-login")
+    assert told.stdout == "There are no runs of add-login here yet: `ralphtool run add-login` starts one.\n"
+    unknown = project.run("runs", "--change", "add-logn")
+    assert (unknown.exit_code, unknown.stdout) == (1, "")
+    assert "there is no change add-logn here: did you mean add-login?" in unknown.stderr
+    put(project.root, "gone-20260301-120000-1a2b", started("gone"), ended())
+    assert "gone-20260301" in project.run("runs", "--change", "gone").stdout, "its spec was deleted since"

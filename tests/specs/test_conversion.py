@@ -145,7 +145,7 @@ def test_people_are_told_what_is_lost_and_what_to_do_next(full: Ralph) -> None:
     assert shown.exit_code == 0
     assert "  docs/login.md\n" in shown.stdout
     assert "checklist does not support:\n  the proposal\n" in shown.stdout
-    assert "delete the old one, or select one with --spec docs/login.md." in shown.stdout
+    assert "delete the old one, or select one with `--spec docs/login.md`." in shown.stdout
     assert full.run("show", "login", "--spec", "docs/login.md").exit_code == 0
 
 

@@ -65,6 +65,14 @@ def wordy(lab: Lab) -> Lab:
         "init",
         "runs",
         "show no-such-change",
+        "run --guard no-such-guard-but-one-with-a-very-long-name-that-needs-more-than-one-line-to-be-shown",
+        "retry 1",
+        "skip 1 --why because-it-is-not-needed",
+        "guide 1 Use-the-new-interface",
+        "pause",
+        "resume",
+        "reject 1",
+        "finish",
     ],
 )
 def test_nothing_is_wider_than_the_terminal(wordy: Lab, command: str) -> None:
@@ -87,4 +95,19 @@ def test_words_stay_whole() -> None:
     assert wrap("short", 80) == "short"
     assert wrap(f"see {glue('a b c')} d", 6) == "see\n  a b c\n  d", "a command stays whole"
     assert wrap("\x1b[1mab cd\x1b[0m", 5) == "\x1b[1mab cd\x1b[0m", "colours take no room"
+    assert wrap("to see `a b c`, d", 6, 0) == "to see\n`a b c`,\nd", "a command in a sentence stays whole"
+    assert wrap("it`s a b c", 4, 0) == "it`s\na b\nc", "a single backtick is a letter"
     assert wrap("日本 日本", 8, 0) == "日本\n日本", "wide letters take two columns"
+
+
+def test_commands_stay_whole_at_40_columns(lab: Lab) -> None:
+    """Without an agent: then a command installs one."""
+    lab.repository(TASKS, CHANGE)
+    lab.write(".ralph/config.toml", "")
+    lab.env["PATH"] = "/usr/bin:/bin"
+    for command in ("doctor", "init"):
+        lines = [line.strip() for line in show(lab, command, columns=40).splitlines()]
+        assert any("npm install -g @anthropic-ai/claude-code" in line for line in lines) or command == "init"
+        assert "ralphtool doctor" in lines or command == "doctor"
+    (lab.root / ".ralph/config.toml").unlink()
+    assert "npm install -g @anthropic-ai/claude-code" in show(lab, "init", columns=40)

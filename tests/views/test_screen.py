@@ -640,6 +640,18 @@ def test_it_fits_every_terminal(record: Record) -> None:
     drive(record.root, act)
 
 
+def test_a_narrow_terminal_shows_the_key_that_lists_the_others(record: Record) -> None:
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "add-login", "? Keys", "q Quit")
+        await pilot.resize_terminal(80, 24)
+        assert (await seen(pilot, "? Keys", "q Quit")).splitlines()[-1].rstrip().endswith("q Quit")
+        await pilot.resize_terminal(40, 12)
+        await watch(pilot)
+        await seen(pilot, "? Keys", "q Quit")
+
+    drive(record.root, act, (40, 12))
+
+
 def test_a_terminal_without_other_letters_gets_none(record: Record) -> None:
     record.say("message", text="caf\xe9")
 

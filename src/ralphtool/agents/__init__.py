@@ -289,8 +289,8 @@ def _find_entry_point(name: str, configured: Iterable[str]) -> str:
     near = spelling.suggest(name, [*BUILT_IN, *strangers, *configured])
     raise InvalidValue(
         f"unknown agent {shorten(name)}: {near}{' If not, ' if near else ''}"
-        f'use `--agent-command "…"`, or define it in '
-        f'.ralph/config.toml as [agents.{name}] with command = ["…"]'
+        f'define it in .ralph/config.toml as [agents.{name}] with command = ["…"], or use '
+        '`ralphtool run --agent-command "…"`'
     )
 
 

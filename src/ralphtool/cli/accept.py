@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.cli import arguments, targets
-from ralphtool.core import layout, locks, project, session, spelling
+from ralphtool.core import layout, locks, project, session
 from ralphtool.core.text import make_printable
-from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, UsageError, shorten
 from ralphtool.loop import idle
-from ralphtool.record import overview, questions, steering
+from ralphtool.record import overview, questions, run_command, steering
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.record.steering import SteeringCommand
+from ralphtool.views.terminal.wrapping import echo, echo_command
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -76,11 +77,11 @@ def _decide(action: Action, name: str, why: str, change: str | None) -> None:
     said = SteeringCommand("", action, story, text, at=session.now(), by=_describe_person(root), entry=entry)
     is_heard, made = _settle(root, change, said)
     if not made.kind or not is_heard:
-        click.echo(make_printable(made.text))
+        echo(make_printable(made.text))
     else:
-        click.echo(f"{make_printable(made.text)} (the run of {change} applies it between iterations)")
+        echo(f"{make_printable(made.text)} (the run of {change} applies it between iterations)")
     if made.kind == "revert" and not is_heard:
-        click.echo(f"  ralphtool run {change}")
+        echo_command(make_printable(run_command.build(root, change)))
 
 
 # --- change and entry -------------------------------------------------------------------------------
@@ -120,17 +121,12 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
             f"{shorten(name)} is story {named[0]}, and an attempt at story {tried[0]}: use {named[0]} or {tried[0]}"
         )
     if not named and not tried:
-        there = ", ".join(one.id for _, one in stories[:20])
-        near = spelling.suggest(name, [one.id for _, one in stories])
-        raise StoryNotFound(
-            f"{change} has no story and no attempt {shorten(name)}; its stories are {there or 'none'}. `ralphtool "
-            f"attempts` lists the attempts{near and f'; {near}'}"
-        )
+        raise targets.build_unknown_error(name, {change: stories}, or_attempt=True)
     return (named or tried)[0], name if tried else None
 
 
 def _describe_person(root: str) -> str:
-    """The user's name and email from git, in one line."""
+    """The user's name and email from git, in one line; empty if neither git nor the system has a name."""
     repository = Repository.find(root)
     known = [repository.text("config", f"user.{key}", check=False) if repository else "" for key in ("name", "email")]
     name = known[0] or _find_login_name()
@@ -141,7 +137,7 @@ def _find_login_name() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):
-        return "somebody"
+        return ""
 
 
 # --- here, or by the run ----------------------------------------------------------------------------

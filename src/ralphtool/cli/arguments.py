@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from ralphtool.core import project
 from ralphtool.errors import RalphError
 from ralphtool.record import overview
 
 if TYPE_CHECKING:
-    import click
     from click.shell_completion import CompletionItem
+
+
+class WholeNumber(click.IntRange):
+    """A number of a range; its errors say which numbers are valid."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            valid = f"from {self.min} to {self.max}" if self.max is not None else f"of at least {self.min}"
+            self.fail(f"{str(value)[:100]!r} is not a whole number {valid}.", param, ctx)
 
 
 def _complete_change(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:

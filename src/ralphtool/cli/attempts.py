@@ -14,7 +14,7 @@ from ralphtool.cli import arguments, targets
 from ralphtool.core import layout, project, quickjson
 from ralphtool.core.amounts import format_cost, format_tokens
 from ralphtool.core.text import make_printable
-from ralphtool.errors import GitError, InvalidValue, RalphError, shorten
+from ralphtool.errors import GitError, RalphError
 from ralphtool.history import History
 from ralphtool.record import iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ralphtool.history.records import Entry
     from ralphtool.judging.receipt import Receipt
 
+_CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
@@ -39,23 +40,14 @@ def find_repository(root: str) -> Repository:
     return found
 
 
-def _find_entry(history: History, id: str) -> Entry:
-    found = [one for one in history.entries(prd_id=id.rpartition("-")[0]) if one.id == id]
-    if not found:
-        raise InvalidValue(f"there is no entry {shorten(id)}: `ralphtool progress entries` lists all entries")
-    return found[0]
-
-
-def _find_last_entry(root: str, history: History, name: str, change: str | None) -> Entry | None:
-    """The last attempt at the story with this id; None if there is no such story."""
-    try:
-        stories = targets.list_stories(root, targets.find_change(root, change))
-    except RalphError:
-        if change is not None or "-" not in name:
-            raise  # it can only be a story
-        return None  # then it must be the name of an attempt
-    prd_id = next((prd_id for prd_id, one in stories if name in (one.id, prd_id)), None)
-    return history.last_entry(prd_id) if prd_id else None
+def _find_entry(root: str, history: History, name: str, change: str | None) -> Entry:
+    """The entry with this id, or the last one of the story with this id."""
+    prd_id = targets.find_prd_id(root, name, change)
+    found = history.last_entry(prd_id) if prd_id else None
+    found = found or next((one for one in history.entries(prd_id=name.rpartition("-")[0]) if one.id == name), None)
+    if found is None:
+        raise targets.build_no_attempt_error(root, name, change, prd_id)
+    return found
 
 
 # --- explain ----------------------------------------------------------------------------------------
@@ -63,7 +55,7 @@ def _find_last_entry(root: str, history: History, name: str, change: str | None)
 
 @click.command()
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
-@click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
+@_CHANGE
 @_JSON
 def explain(name: str, change: str | None, as_json: bool) -> None:
     """Explain the verdict on an attempt and the decision that followed, from the records.
@@ -78,7 +70,7 @@ def explain(name: str, change: str | None, as_json: bool) -> None:
     """
     root = project.find()
     history = History(root)
-    found = _find_last_entry(root, history, name, change) or _find_entry(history, name)
+    found = _find_entry(root, history, name, change)
     record = _find_record(root, found.id)
     later = [one for one in history.entries(prd_id=found.prd_id) if one.iteration == found.iteration + 1]
     if as_json:
@@ -298,20 +290,38 @@ def _list_prd_ids(root: str, change: str) -> set[str]:
 
 
 @click.command()
-@click.argument("entry")
+@click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
+@_CHANGE
 @click.option("--stat", is_flag=True, help="Show only which files changed, and by how much.")
-def diff(entry: str, stat: bool) -> int:
+def diff(name: str, change: str | None, stat: bool) -> int:
     """Show what an attempt changed.
+
+    STORY selects the story's last attempt, ENTRY one particular attempt.
 
     \b
     Examples:
+      ralphtool diff 2
       ralphtool diff add-login-2-1
       ralphtool diff add-login-2-1 --stat
     """
-    repository = find_repository(project.find())
-    commit = repository.resolve(f"{layout.ATTEMPTS}{entry}")
-    if commit is None:
-        raise InvalidValue(f"there is no kept attempt {shorten(entry)}: `ralphtool attempts` lists the kept attempts")
+    root = project.find()
+    repository = find_repository(root)
+    commit = _find_attempt(repository, root, name, change)
     before = repository.resolve(f"{commit}^") or repository.empty_tree
     command = ["git", "diff", *(["--stat"] if stat else []), before, commit]
     return subprocess.run(command, cwd=repository.top, check=False).returncode
+
+
+def _find_attempt(repository: Repository, root: str, name: str, change: str | None) -> str:
+    """The commit of an attempt: of the one with this name, or of the last one that was kept of a story."""
+    if commit := repository.resolve(f"{layout.ATTEMPTS}{name}"):
+        return commit
+    prd_id = targets.find_prd_id(root, name, change)
+    numbered = {
+        int(number): commit
+        for ref, commit in repository.refs(layout.ATTEMPTS).items()
+        if (number := ref.removeprefix(f"{layout.ATTEMPTS}{prd_id}-")).isdecimal()
+    }
+    if not numbered:
+        raise targets.build_no_attempt_error(root, name, change, prd_id)
+    return numbered[max(numbered)]

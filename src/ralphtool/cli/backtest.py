@@ -33,7 +33,7 @@ def _add_limit_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the limits of `ralphtool run`, with the same names."""
     known = {one.key: one for one in settings_module.describe() if one.table == "run"}
     for name in reversed(steps.LIMITS):
-        command = click.option(str(known[name].flag), name, metavar="VALUE", help=known[name].help)(command)
+        command = click.option(str(known[name].flag), name, metavar=known[name].metavar, help=known[name].help)(command)
     return command
 
 
@@ -51,7 +51,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
 @_add_limit_flags
 @click.option("--change", help="Only the runs of this change.", **arguments.ARGUMENT)
 @click.option("--run", metavar="RUN", shell_complete=_complete_run, help="Only this run.")
-@click.option("--last", metavar="N", type=click.IntRange(1), help="Only the last N runs.")
+@click.option("--last", metavar="N", type=arguments.WholeNumber(1), help="Only the last N runs.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def backtest(change: str | None, run: str | None, last: int | None, as_json: bool, **flags: str | None) -> None:
     """Replay past runs with other limits: which decisions would differ, and the cost or savings.

@@ -194,10 +194,14 @@ def _check_gitignore(project: DoctorContext, repository: Repository) -> Iterator
     elif found.state == "open":
         yield warning(
             "git",
-            f"{found.path} lets git commit files of .ralph that only matter on this machine",
+            f"git would commit files of .ralph that only matter on this machine: {_describe_gitignore(found)}",
             "ralphtool init --yes",
             partial(_fix_gitignore, project, repository, found),
         )
+
+
+def _describe_gitignore(found: detect.GitignoreState) -> str:
+    return f"{found.path} has no rules for them" if os.path.lexists(found.path) else f"there is no {found.path}"
 
 
 def _fix_gitignore(project: DoctorContext, repository: Repository, found: detect.GitignoreState) -> str:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ralphtool import specs
+from ralphtool.cli import arguments
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, UsageError
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
+from ralphtool.views.terminal.wrapping import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,8 +73,8 @@ def _is_filled_in(root: str, change: str) -> bool:
 def _ask(found: Sequence[Overview]) -> str:
     for number, one in enumerate(found, 1):
         left = (one.stories_total or 0) - (one.stories_done or 0)
-        click.echo(f"  {number}  {make_printable(one.describe())}: {left} of {one.stories_total} stories open")
-    answer = click.prompt("Which one", type=click.IntRange(1, len(found)), default=1)
+        echo(f"  {number}  {make_printable(one.describe())}: {left} of {one.stories_total} stories open")
+    answer = click.prompt("Which one", type=arguments.WholeNumber(1, len(found)), default=1)
     return found[answer - 1].name
 
 

@@ -11,9 +11,10 @@ from ralphtool import specs
 from ralphtool.cli import arguments
 from ralphtool.core import project as projects
 from ralphtool.core import quickjson
-from ralphtool.core.text import make_lines_printable
+from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue
 from ralphtool.specs import conversion, scaffold
+from ralphtool.views.terminal.wrapping import echo, echo_command
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -76,9 +77,9 @@ def _print_conversion(old: Spec, done: Conversion) -> None:
         lines += [f"{made.format} does not support:", *[f"  {loss}" for loss in done.losses]]
     spec = made.spec or made.format
     if made.change == old.change:
-        lines.append(f"Both have the same name: delete the old one, or select one with --spec {spec}.")
-    lines += ["Next steps:", f"  ralphtool show {made.change} --spec {spec}"]
-    click.echo(make_lines_printable("\n".join(lines)))
+        lines.append(f"Both have the same name: delete the old one, or select one with `--spec {spec}`.")
+    echo(make_lines_printable("\n".join([*lines, "Next steps:"])))
+    echo_command(make_printable(f"ralphtool show {made.change} --spec {spec}"))
 
 
 def _shorten_path(path: str) -> str:

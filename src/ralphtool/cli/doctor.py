@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 
 import click
@@ -13,7 +12,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
 from ralphtool.errors import GitError, RalphError, from_os_error
 from ralphtool.views import look
-from ralphtool.views.terminal.wrapping import echo, glue
+from ralphtool.views.terminal.wrapping import echo, glue_command
 
 Check = Callable[[DoctorContext], Iterator[Diagnosis]]
 
@@ -125,11 +124,11 @@ def _print_diagnosis(finding: Diagnosis, *, fixed: bool, done: str) -> None:
     for line in more:
         echo(f"{'':12}{line}", 0)
     if fixed:
-        echo(f"{'':12}{click.style('fixed:', fg='green')} {make_printable(done)}", 0)
+        echo(f"{'':12}{click.style('fixed:', fg='green')} {glue_command(make_printable(done))}", 0)
     elif finding.mend:
-        echo(f"{'':12}{click.style('to fix:', bold=True)} {_glue_command(make_printable(finding.mend))}", 0)
+        echo(f"{'':12}{click.style('to fix:', bold=True)} {glue_command(make_printable(finding.mend))}", 0)
         if done:
-            echo(f"{'':12}that failed: {make_printable(done)}", 0)
+            echo(f"{'':12}that failed: {glue_command(make_printable(done))}", 0)
 
 
 def _format_mark(finding: Diagnosis) -> str:
@@ -139,16 +138,9 @@ def _format_mark(finding: Diagnosis) -> str:
     return click.style(symbol, fg=colour, bold=True)
 
 
-def _glue_command(text: str) -> str:
-    """A command stays on one line: wrapped, it could not be copied. In other texts, quoted paths stay whole."""
-    if re.match(r"(git|ralphtool) [^,]*\Z", text):
-        return glue(text)
-    return re.sub(r"'[^']*'", lambda found: glue(found[0]), text)
-
-
 def _print_summary(counts: dict[str, int], fixable: int) -> None:
     wrong, warnings = counts["wrong"], counts["warning"]
     words = "nothing is wrong" if not wrong else f"{wrong} {'thing is' if wrong == 1 else 'things are'} wrong"
     if warnings:
         words += f", {warnings} {'warning' if warnings == 1 else 'warnings'}"
-    click.echo(f"\n{words}{f'; `ralphtool doctor --fix` can fix {fixable}' if fixable else ''}")
+    echo(f"\n{words}{f'; `ralphtool doctor --fix` can fix {fixable}' if fixable else ''}")

@@ -25,8 +25,9 @@ from ralphtool.loop import drafted, drafting
 from ralphtool.loop.drafted import PlanRequest, describe_size
 from ralphtool.loop.run import StopRequest, recover
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
-from ralphtool.record import overview
+from ralphtool.record import overview, run_command
 from ralphtool.specs import scaffold
+from ralphtool.views.terminal.wrapping import echo, echo_command
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -118,7 +119,7 @@ def _read_idea(idea: str | None, source: str | None) -> str:
         raise UsageError('say what the change is about, as in `ralphtool plan "Add login"`, or give --from FILE')
     text = "\n\n".join(part.strip() for part in told if part.strip())
     if not text:
-        raise InvalidValue('the text is empty: say what the change is about, as in `ralphtool plan "Add login"`')
+        raise UsageError('the text is empty: say what the change is about, as in `ralphtool plan "Add login"`')
     if len(text) > _LONGEST_IDEA:
         raise InvalidValue(f"the idea has {len(text)} characters: shorten it to at most {_LONGEST_IDEA}")
     return text
@@ -168,10 +169,10 @@ def _print_dry_run(request: PlanRequest, settings: Settings, given: Sequence[Run
         told = {"change": made.change, "format": made.format, "place": made.place, "agents": names, "prompt": text}
         click.echo(quickjson.dumps(told))
         return 0
-    click.echo(
+    echo(
         f"{make_printable(made.change)} would be drafted by {', '.join(names)}. This is a dry run: nothing is changed."
     )
-    click.echo(f"Format: {made.format}. Place: {make_printable(request.inside)}\n")
+    echo(f"Format: {made.format}. Place: {make_printable(request.inside)}\n")
     click.echo(make_lines_printable(text))
     return 0
 
@@ -181,7 +182,7 @@ def _print_dry_run(request: PlanRequest, settings: Settings, given: Sequence[Run
 
 def _write_draft(request: PlanRequest, settings: Settings, given: Sequence[Runner], *, as_json: bool) -> DraftedChange:
     for text in recover(request.root):
-        click.echo(make_printable(text), err=True)
+        echo(make_printable(text), err=True)
     stop = StopRequest()
     viewer = nullcontext if as_json else RunViewer
     with Signals(stop):
@@ -214,10 +215,10 @@ def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> in
     elif is_kept:
         _print_kept(draft)
     else:
-        click.echo(f"\nThe draft was not kept. It is in {make_printable(draft.folder)}")
+        echo(f"\nThe draft was not kept. It is in {make_printable(draft.folder)}")
         if not asks and not draft.blocked:
-            click.echo("There is no terminal to ask in: use --yes to keep drafts. To keep this one:")
-            click.echo(f"  {make_printable(_build_copy_command(draft))}")
+            echo("There is no terminal to ask in: use --yes to keep drafts. To keep this one:")
+            echo(f"  {make_printable(_build_copy_command(draft))}")
     return 0 if is_kept else 1
 
 
@@ -253,12 +254,12 @@ def _edit(paths: Sequence[str]) -> None:
     try:
         code = subprocess.call([*shlex.split(editor), *paths])
     except (OSError, ValueError) as error:
-        click.echo(
+        echo(
             (f"The editor {make_printable(editor)} can't be started ({error}): set EDITOR to another program"), err=True
         )
         return
     if code:
-        click.echo(f"{make_printable(editor)} exited with {code}: using the draft as it is now.", err=True)
+        echo(f"{make_printable(editor)} exited with {code}: using the draft as it is now.", err=True)
 
 
 # --- output -----------------------------------------------------------------------------------------
@@ -266,24 +267,22 @@ def _edit(paths: Sequence[str]) -> None:
 
 def _print_draft(draft: DraftedChange) -> None:
     made = draft.request.made
-    click.echo(
-        f"\n{click.style(made.change, bold=True)} ({made.format}): {describe_size(draft)}{_describe_cost(draft)}"
-    )
+    echo(f"\n{click.style(made.change, bold=True)} ({made.format}): {describe_size(draft)}{_describe_cost(draft)}")
     for story in draft.stories:
         title = story.title.lower()  # some formats have these words in the title
         needs = story.depends_on if "depends on" not in title else ()
         remarks = [f"depends on {', '.join(needs)}"] if needs else []
         remarks += ["optional"] if story.optional and "optional" not in title else []
         told = f"  ({'; '.join(remarks)})" if remarks else ""
-        click.echo(f"\n{make_printable(f'{story.id}. {story.title}')}{make_printable(told)}")
+        echo(f"\n{make_printable(f'{story.id}. {story.title}')}{make_printable(told)}")
         for task in story.tasks:
-            click.echo(f"  [ ] {make_printable(f'{task.id} {task.text}')}")
+            echo(f"  [ ] {make_printable(f'{task.id} {task.text}')}")
     if draft.left_out:
-        click.echo(f"\nLeft out, because it is not part of the change: {make_printable(', '.join(draft.left_out))}")
+        echo(f"\nLeft out, because it is not part of the change: {make_printable(', '.join(draft.left_out))}")
     if complaints := draft.list_complaints():
-        click.echo(click.style("\nRemaining problems:", fg="yellow"))
+        echo(click.style("\nRemaining problems:", fg="yellow"))
         for text in complaints:
-            click.echo(f"  {make_printable(text)}")
+            echo(f"  {make_printable(text)}")
 
 
 def _describe_cost(draft: DraftedChange) -> str:
@@ -294,9 +293,9 @@ def _describe_cost(draft: DraftedChange) -> str:
 def _print_kept(draft: DraftedChange) -> None:
     made = draft.request.made
     spec = f" --spec {made.spec}" if made.spec else ""
-    click.echo(f"\n{made.change} is in {make_printable(draft.request.inside)}. Next steps:")
-    click.echo(f"  ralphtool show {made.change}{spec}")
-    click.echo(f"  ralphtool run {made.change}{spec}")
+    echo(f"\n{made.change} is in {make_printable(draft.request.inside)}. Next steps:")
+    echo_command(f"ralphtool show {made.change}{spec}")
+    echo_command(make_printable(run_command.build_located(draft.request.root, made.change, made.spec or "")))
 
 
 def _draft_as_dict(draft: DraftedChange, *, is_kept: bool) -> dict[str, Any]:

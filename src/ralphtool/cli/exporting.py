@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 
-import click
-
 from ralphtool.core.text import make_printable
+from ralphtool.views.terminal.wrapping import echo
 
 _LOG = "otel.log"
 
@@ -33,4 +32,4 @@ def start_export(root: str, record: str, endpoint: str) -> None:
         finally:
             os.close(fd)
     except OSError as error:
-        click.echo(make_printable(f"Warning: the run is not exported to OpenTelemetry ({error.strerror})"), err=True)
+        echo(make_printable(f"Warning: the run is not exported to OpenTelemetry ({error.strerror})"), err=True)

@@ -14,7 +14,8 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError
 from ralphtool.loop import finish, pull_request
 from ralphtool.loop.run import recover_from
-from ralphtool.record import change_state
+from ralphtool.record import change_state, run_command
+from ralphtool.views.terminal.wrapping import echo, glue
 from ralphtool.workspace import branch, in_place
 
 if TYPE_CHECKING:
@@ -55,19 +56,19 @@ def finish_command(change: str | None, **ways: bool) -> None:
     killed = lifecycle.find_abandoned_lock(root, change)
     _restore_user_files(repository, root)
     unproven, spec = _list_unproven(root, change), change_state.load(root, change).spec
-    left = _list_open(root, change, spec)
+    left, command = _list_open(root, change, spec), run_command.build(root, change)
     if killed and killed.has_dead_owner and way in ("squash", "merge"):
         list(recover_from(root, change, killed.session_id))
     _FINISH_BY_WAY[way](repository, root, change)
-    _warn_of_open(left, change, way)
+    _warn_of_open(left, command, way)
     _warn_of_unproven(unproven)
     if way in ("squash", "merge") and spec.partition(":")[0] == "openspec":
-        click.echo(f"To archive it in OpenSpec: openspec archive {change}")
+        echo(f"To archive it in OpenSpec: `openspec archive {change}`")
 
 
 def _squash(repository: Repository, root: str, change: str) -> None:
     done = finish.squash(repository, root, change)
-    click.echo(_describe_staged(done.branch, len(done.paths)))
+    echo(_describe_staged(done.branch, len(done.paths)))
     _print_rest(done)
 
 
@@ -85,24 +86,24 @@ def _merge(repository: Repository, root: str, change: str) -> None:
     done = finish.merge(repository, root, change, f"Merge {layout.branch(change)}\n")
     into = repository.head().removeprefix("refs/heads/")
     files, commit = pluralize(len(done.paths), "file", "files"), (done.merge or done.commit)[:10]
-    click.echo(f"{done.branch} is merged into {into}: {files}, {commit}.")
+    echo(f"{done.branch} is merged into {into}: {files}, {commit}.")
     _print_rest(done)
 
 
 def _print_rest(done: Finished) -> None:
-    click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
+    echo(f"The branch is deleted; its commits are kept as {done.kept}.")
     for ref in done.interrupted:
-        click.echo(f"Unfinished work of an interrupted story is kept as {ref}: `git show {ref}` shows it.")
+        echo(f"Unfinished work of an interrupted story is kept as {ref}: `git show {ref}` shows it.")
     for notice in done.notices:
-        click.echo(f"Notice: {make_printable(notice)}", err=True)
+        echo(f"Notice: {make_printable(notice)}", err=True)
 
 
 def _open_pull_request(repository: Repository, root: str, change: str) -> None:
     if repository.resolve(layout.BRANCHES + change) is None:
-        raise finish.build_no_branch_error(repository, change)
+        raise finish.build_no_branch_error(repository, root, change)
     made = pull_request.open_pull_request(repository, change, change, _render_report(root, change))
-    click.echo(f"{layout.branch(change)} is pushed to {made.remote}: {make_printable(made.url)}")
-    click.echo(f"The branch is kept. After the merge: git pull, then ralphtool finish {change} --squash")
+    echo(f"{layout.branch(change)} is pushed to {made.remote}: {make_printable(made.url)}")
+    echo(f"The branch is kept. After the merge: `git pull`, then `ralphtool finish {change} --squash`")
 
 
 def _render_report(root: str, change: str) -> str:
@@ -119,13 +120,17 @@ def _render_report(root: str, change: str) -> str:
 def _keep(repository: Repository, root: str, change: str) -> None:
     commit = repository.resolve(layout.BRANCHES + change)
     if commit is None:
-        raise finish.build_no_branch_error(repository, change)
-    click.echo(f"{layout.branch(change)} is kept as it is, at {commit[:10]}. To use its work, run one of:")
-    click.echo(f"  ralphtool finish {change} --merge        one commit per story")
-    click.echo(f"  ralphtool finish {change} --squash       everything in one, staged in your working tree")
-    click.echo(f"  ralphtool finish {change} --pr           a pull request (pushes the branch)")
+        raise finish.build_no_branch_error(repository, root, change)
+    echo(f"{layout.branch(change)} is kept as it is, at {commit[:10]}. To use its work, run one of:")
+    for way, about in _WAYS.items():
+        echo(f"  {glue(f'ralphtool finish {change} {way}')}{' ' * (15 - len(way))}{about}", 4)
 
 
+_WAYS = {
+    "--merge": "one commit per story",
+    "--squash": "everything in one, staged in your working tree",
+    "--pr": "a pull request (pushes the branch)",
+}
 _FINISH_BY_WAY = {"squash": _squash, "merge": _merge, "pr": _open_pull_request, "keep": _keep}
 
 
@@ -139,12 +144,12 @@ def _list_open(root: str, change: str, spec: str) -> list[str]:
         return []
 
 
-def _warn_of_open(stories: Sequence[str], change: str, way: str) -> None:
+def _warn_of_open(stories: Sequence[str], command: str, way: str) -> None:
     if stories:
         names = make_printable(", ".join(stories))
         about = f"Story {names} is" if len(stories) == 1 else f"Stories {names} are"
         first = "commit, then " if way == "squash" else ""
-        click.echo(f"{about} still open: {first}`ralphtool run {change}` continues there.")
+        echo(f"{about} still open: {first}{glue(make_printable(f'`{command}`'))} continues there.")
 
 
 def _list_unproven(root: str, change: str) -> list[str]:
@@ -156,7 +161,7 @@ def _warn_of_unproven(stories: Sequence[str]) -> None:
     if stories:
         noun, whose = ("story", "its") if len(stories) == 1 else ("stories", "their")
         names = make_printable(", ".join(stories))
-        click.echo(f"Check {noun} {names} with care: no test proves {whose} work.")
+        echo(f"Check {noun} {names} with care: no test proves {whose} work.")
 
 
 def _find_only_branch(repository: Repository) -> str:
@@ -180,7 +185,7 @@ def back() -> None:
     """
     root = project.find()
     told = _restore_user_files(find_repository(root), root)
-    click.echo(make_printable(told) if told else "Nothing to restore: your branch and files are in place.")
+    echo(make_printable(told) if told else "Nothing to restore: your branch and files are in place.")
 
 
 def _restore_user_files(repository: Repository, root: str) -> str:

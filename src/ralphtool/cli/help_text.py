@@ -8,13 +8,23 @@ import click
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from types import TracebackType
 
 _HYPHEN = "\u2011"  # non-breaking
+_NARROW = 60  # columns
+_LEAST = 20
 _DEEPER = 4  # columns of extra indent for continued lines
 
 
 class _FittingFormatter(click.HelpFormatter):
     """Breaks lines at spaces only: `--dry-run` stays a word."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        if width is None:  # click would use 50 columns of a narrower terminal
+            import shutil
+
+            width = max(min(shutil.get_terminal_size().columns, max_width or 80) - 2, _LEAST)
+        super().__init__(indent_increment, width, max_width)
 
     def write_text(self, text: str) -> None:
         start = len(self.buffer)
@@ -24,12 +34,21 @@ class _FittingFormatter(click.HelpFormatter):
 
     def write_dl(self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2) -> None:
         start = len(self.buffer)
+        col_max = 2 if self.width < _NARROW else col_max  # then descriptions are below their options
         super().write_dl([(first, second.replace("-", _HYPHEN)) for first, second in rows], col_max, col_spacing)
         self.buffer[start:] = [part.replace(_HYPHEN, "-") for part in self.buffer[start:]]
 
 
 class FittingContext(click.Context):
     formatter_class = _FittingFormatter
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """An option without its value: click forgets the command, whose usage is printed."""
+        if isinstance(error, click.UsageError) and error.ctx is None:
+            click.UsageError.__init__(error, error.message, self)
+        super().__exit__(kind, error, trace)
 
 
 def fit_example(line: str, width: int) -> list[str]:

@@ -11,6 +11,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from ralphtool.cli import arguments, targets
 from ralphtool.core import files, project, quickjson
 from ralphtool.errors import RalphError, UnsafePath, UsageError
 from ralphtool.record import iterations as records
@@ -40,22 +41,26 @@ def _complete_entry(context: click.Context, parameter: click.Parameter, incomple
 
 
 @click.command()
-@click.argument("entry", required=False, metavar="[ENTRY]", shell_complete=_complete_entry)
+@click.argument("name", required=False, metavar="[STORY|ENTRY]", shell_complete=_complete_entry)
+@click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 @click.option("--full", is_flag=True, help="Show tool results in full.")
 @click.option("--raw", is_flag=True, help="Print the transcript as it is, byte for byte.")
 @click.option("--errors", is_flag=True, help="Show only the agent's standard error.")
 @click.option("-f", "--follow", is_flag=True, help="Keep following until the agent exits.")
 @click.option("--json", "as_json", is_flag=True, help="Print every event as one JSON object a line, for programs.")
-def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, as_json: bool) -> None:
+def logs(
+    name: str | None, change: str | None, full: bool, raw: bool, errors: bool, follow: bool, as_json: bool
+) -> None:
     """Show the agent's log of an attempt: its messages and tool calls.
 
-    ENTRY is the id of an entry; RUN:3 is the third iteration of a run, whatever its result. The default is the last
-    iteration. Tool results are shortened. --raw prints the transcript itself; in a terminal its control characters are
-    made visible.
+    STORY selects the story's last attempt, ENTRY one particular attempt; RUN:3 is the third iteration of a run,
+    whatever its result. The default is the last iteration. Tool results are shortened. --raw prints the transcript
+    itself; in a terminal its control characters are made visible.
 
     \b
     Examples:
       ralphtool logs                  # the last iteration
+      ralphtool logs 2                # the last attempt at story 2
       ralphtool logs add-login-2-1 --full | less
       ralphtool logs add-login:3 -f   # iteration 3 of its newest run, live
       ralphtool logs add-login-2-1 --json | jq -r 'select(.kind == "tool") | .detail'
@@ -65,7 +70,7 @@ def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, a
         raise UsageError("--raw and --json can't be combined: use one of them")
     if follow and (raw or errors):
         raise UsageError("--follow can't be combined with --raw or --errors: use one of them")
-    found = records.find(project.find(), entry)
+    found = _find_iteration(project.find(), name, change)
     if raw:
         _write_raw(records.read_blocks(found, ERRORS if errors else TRANSCRIPT))
         return
@@ -79,9 +84,28 @@ def logs(entry: str | None, full: bool, raw: bool, errors: bool, follow: bool, a
     if as_json:
         _print_json(told)
     elif errors:
-        _print_events(Conversation(full=True), told)
+        if not _print_events(Conversation(full=True), told):
+            echo("The agent wrote nothing to standard error.")
     else:
         _print_iteration(found, told, Conversation(full=full))
+
+
+def _find_iteration(root: str, name: str | None, change: str | None) -> IterationFiles:
+    if name is None or ":" in name or _is_exact(root, name):
+        return records.find(root, name or change)
+    prd_id = targets.find_prd_id(root, name, change)
+    newest = next((one for one in records.list_all(root) if prd_id and one.entry.rpartition("-")[0] == prd_id), None)
+    if newest:
+        return newest
+    if not prd_id and any(id.startswith(name) or id.endswith(name) for id in runs.list_ids(root)):
+        return records.find(root, name)
+    raise targets.build_no_attempt_error(root, name, change, prd_id)
+
+
+def _is_exact(root: str, name: str) -> bool:
+    """Whether it is the whole name of an entry, a run, or a change that ran."""
+    ids = runs.list_ids(root)
+    return name in ids or name in map(runs.parse_change, ids) or bool(records.find_by_entry(root, name))
 
 
 def _write_raw(blocks: Iterator[bytes]) -> None:
@@ -128,7 +152,7 @@ def _print_iteration(found: IterationFiles, told: Iterator[Event], conversation:
     for line in conversation.render_ending(verdict, end, receipt, is_running=is_running):
         echo(line)
     for denied in found.list_denied()[:_DENIED]:
-        click.echo(describe_denial(flatten(denied.host, 100), denied.port, flatten(denied.allow)))
+        echo(describe_denial(flatten(denied.host, 100), denied.port, flatten(denied.allow)))
     _print_stderr(found, conversation, is_well=verdict is not None and verdict.status == "completed")
     click.echo(f"records: {conversation.clean_line(found.folder)}")
     if os.path.isdir(found.path("check")):
@@ -149,7 +173,7 @@ def _print_stderr(found: IterationFiles, conversation: Conversation, *, is_well:
     lines = _read_stderr_tail(found)
     if not lines:
         return
-    click.echo("standard error: --errors shows it" if is_well else "end of standard error (--errors shows all of it):")
+    echo("standard error: --errors shows it" if is_well else "end of standard error (--errors shows all of it):")
     for line in () if is_well else lines:
         click.echo(f"    {conversation.clean_line(line)}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import os
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:
         from ralphtool.core import crashlog
 
-        click.echo(f"Error: {crashlog.report(error, list(arguments))}", err=True)
+        wrapping.echo(f"Error: {crashlog.report(error, list(arguments))}", err=True)
         return 3
 
 
@@ -79,7 +80,9 @@ def _refuse(error: click.ClickException, arguments: Sequence[str]) -> int:
             quickjson.dumps({"success": False, "error": error.format_message(), "code": UsageError.code}), err=True
         )
     else:
-        error.show()
+        told = io.StringIO()
+        error.show(told)
+        wrapping.echo(told.getvalue().rstrip("\n"), err=True)
     return 2
 
 
@@ -227,7 +230,8 @@ def _shows_screen() -> bool:
             raise
         from ralphtool.core.install_hint import build_install_command
 
-        click.echo(f"The full screen needs one more package. Install it: {build_install_command('screen')}\n", err=True)
+        told = f"The full screen needs one more package. Install it: `{build_install_command('screen')}`\n"
+        wrapping.echo(told, err=True)
         return False
     screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
@@ -251,9 +255,9 @@ def list_changes(as_json: bool) -> None:
         changes.print_changes(overviews)
         if running := overview.find_running_change(root):
             has_died = any(one.name == running and one.has_died for one in overviews)
-            click.echo(click.style(_describe_set_aside(running, has_died=has_died), dim=True))
+            wrapping.echo(click.style(_describe_set_aside(running, has_died=has_died), dim=True))
     for text in [text for one in overviews for text in (one.problem, *one.warnings) if text] if as_json else []:
-        click.echo(f"Warning: {make_printable(text)}", err=True)
+        wrapping.echo(f"Warning: {make_printable(text)}", err=True)
 
 
 def _describe_set_aside(change: str, *, has_died: bool) -> str:
@@ -282,7 +286,7 @@ def show(change: str | None, spec: str | None, as_json: bool) -> None:
         from ralphtool.specs import tracker
 
         for text in tracker.copy_named(root, change, ref):
-            click.echo(make_printable(text), err=True)
+            wrapping.echo(make_printable(text), err=True)
     with branch.open_spec(root, change, ref) as on_branch:
         found = on_branch or specs.open(root, change, ref)
         _print_change(root, found, as_json=as_json)
@@ -335,7 +339,7 @@ def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, R
     try:
         found = receipts.read_receipts(root, change)
     except RalphError as error:
-        click.echo(f"Warning: {make_printable(str(error))}", err=True)
+        wrapping.echo(f"Warning: {make_printable(str(error))}", err=True)
         return {}
     return {story: receipt for story, receipt in found.items() if story in done}
 
@@ -409,7 +413,7 @@ def unlock(change: str, force: bool) -> None:
     done = lifecycle.unlock(project.find(), change, force=force)
     if done is None:
         _check_change_exists(change)
-    click.echo(make_printable(done) if done else f"{change} is not locked: nothing to do")
+    wrapping.echo(make_printable(done) if done else f"{change} is not locked: nothing to do")
 
 
 @cli.command()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralphtool.cli import arguments
 from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import pluralize
@@ -124,7 +125,7 @@ def _print_review(found: Review, total: int) -> None:
 @click.argument("text", callback=_check_text)
 @click.option(
     "--limit",
-    type=click.IntRange(min=1, max=1000),
+    type=arguments.WholeNumber(min=1, max=1000),
     default=10,
     show_default=True,
     help="The maximum number of results.",

@@ -11,6 +11,7 @@ from ralphtool import specs
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.specs import remaining
+from ralphtool.views.terminal.wrapping import echo
 
 
 def offer_move(root: str, change: str) -> None:
@@ -25,7 +26,7 @@ def offer_move(root: str, change: str) -> None:
     if not remaining.is_in_our_folder(root, old) or not os.path.isfile(old) or os.path.lexists(new):
         return
     inside = make_printable(os.path.relpath(old, root))
-    click.echo(f"{inside} can't be run there: a run commits ticks, but no files in .ralph.")
+    echo(f"{inside} can't be run there: a run commits ticks, but no files in .ralph.")
     agreed = click.confirm(f"Move it to {make_printable(os.path.basename(new))}", default=True)
     if agreed and not os.path.lexists(new):  # it may have been created in the meantime
         os.rename(old, new)

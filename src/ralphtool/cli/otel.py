@@ -24,6 +24,7 @@ from ralphtool.views.otel import otlp, sending
 from ralphtool.views.otel.metrics import MetricSums
 from ralphtool.views.otel.spans import SpanBuilder
 from ralphtool.views.terminal import raw
+from ralphtool.views.terminal.wrapping import echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def otel(run: str | None, follow: bool, to: str | None) -> None:
         if target.rejected:
             raise RemoteFailed(f"the server rejected {target.rejected} spans or values: check its log")
     if _is_url(to):
-        click.echo(make_printable(f"{export.sent} spans of {found.id} are sent to {urlsplit(to).netloc}"))
+        echo(make_printable(f"{export.sent} spans of {found.id} are sent to {urlsplit(to).netloc}"))
 
 
 def _wait_for_start(root: str, run: RunSummary) -> RunSummary:
@@ -148,7 +149,7 @@ class _Export:
                 if event is None:
                     self._flush()
             except RemoteFailed as error:
-                click.echo(f"Warning: {make_printable(str(error))}; retrying at the end of the run", err=True)
+                echo(f"Warning: {make_printable(str(error))}; retrying at the end of the run", err=True)
                 self._target = _Nowhere()
         if self._target is target:
             self._take(self._builder.finish())

@@ -7,39 +7,42 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.core.text import make_lines_printable, make_printable
+from ralphtool.views.terminal.wrapping import echo, glue
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from ralphtool.loop.dryrun import Plan, PlannedStory
 
+_MOST_SUGGESTED = 4  # stories at once
 _MARKS = {"done": "x", "ready": " ", "later": " ", "waiting": "?", "skipped": "-"}
 
 
 def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> None:
-    click.echo(f"{_bold(plan.change)}: what a run would do. This is a dry run: nothing is changed.")
+    echo(f"{_bold(plan.change)}: what a run would do. This is a dry run: nothing is changed.")
     if plan.held_by:
-        click.echo(
-            click.style(f"It is locked by {make_printable(plan.held_by)}, so a run can't start now.", fg="yellow")
-        )
+        echo(click.style(f"It is locked by {make_printable(plan.held_by)}, so a run can't start now.", fg="yellow"))
     if plan.paused:
         told = f"It is paused: no story is started until `ralphtool resume {plan.change}`."
-        click.echo(click.style(make_printable(told), fg="yellow"))
+        echo(click.style(make_printable(told), fg="yellow"))
     _print_part(
         "Stories, in the order in which they would be started", [_format_story(one, plan.first) for one in plan.steps]
     )
-    if plan.rounds and (plan.side_by_side > 1 or len(plan.rounds[0]) > 1):
+    if plan.rounds and (plan.side_by_side > 1 or any(len(ids) > 1 for ids in plan.rounds)):
         _print_part("Side by side", list(_describe_rounds(plan)))
     _print_part("Where", plan.workspace)
-    _print_part("Gates", list(plan.gates) or ["no tests configured: results will be unverified"])
+    if plan.gates:
+        _print_part("Gates", plan.gates, is_whole=True)
+    else:
+        _print_part("Gates", ["no tests configured: results will be unverified"])
     _print_part("Agents", agents or ["none"])
     if troubles:
         _print_part("Problems that prevent a run", troubles)
     if plan.prompt is None:
-        click.echo("\nNo story can be worked on now.")
+        echo("\nNo story can be worked on now.")
         return
     cut = f" (shortened: {', '.join(plan.cut)})" if plan.cut else ""
-    click.echo(f"\n{_bold(f'The first prompt, for story {plan.first}{cut}')}\n")
+    echo(f"\n{_bold(f'The first prompt, for story {plan.first}{cut}')}\n")
     click.echo(make_lines_printable(plan.prompt))
 
 
@@ -47,10 +50,10 @@ def _bold(text: str) -> str:
     return click.style(make_printable(text), bold=True)
 
 
-def _print_part(title: str, lines: Sequence[str]) -> None:
-    click.echo(f"\n{_bold(title)}")
+def _print_part(title: str, lines: Sequence[str], *, is_whole: bool = False) -> None:
+    echo(f"\n{_bold(title)}")
     for line in lines:
-        click.echo(f"  {make_printable(line)}")
+        echo(f"  {glue(make_printable(line)) if is_whole else make_printable(line)}", 4)
 
 
 def _describe_rounds(plan: Plan) -> Iterator[str]:
@@ -62,7 +65,8 @@ def _describe_rounds(plan: Plan) -> Iterator[str]:
     if plan.side_by_side > 1:
         yield f"at most {plan.side_by_side} at a time; {longest}"
     else:
-        yield f"one at a time, as configured; {longest}. Use --side-by-side 4 to work on four at once"
+        most = min(max(map(len, plan.rounds)), _MOST_SUGGESTED)
+        yield f"one at a time, as configured; {longest}. Use --side-by-side {most} to work on {most} at once"
 
 
 def _format_story(step: PlannedStory, first: str | None) -> str:
@@ -70,7 +74,7 @@ def _format_story(step: PlannedStory, first: str | None) -> str:
     if step.waits_for and step.state not in ("done", "skipped"):
         remarks.append(f"waits for {', '.join(step.waits_for)}")
     if step.state == "waiting":
-        remarks.append(f'needs your answer: ralphtool answer {step.id} "…"')
+        remarks.append(f'needs your answer: `ralphtool answer {step.id} "…"`')
     remarks += [step.put_aside or "skipped"] if step.state == "skipped" else []
     remarks += ["optional"] if step.optional else []
     remarks += [f"attempt {step.attempts + 1}"] if step.attempts and step.state == "ready" else []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import msgspec
 
+from ralphtool.cli import arguments
 from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.core import files, project, quickjson
 from ralphtool.core.amounts import pluralize
@@ -17,6 +18,7 @@ from ralphtool.errors import CorruptState, UsageError
 from ralphtool.history import History, document, schema
 from ralphtool.history.records import LearningType, PatternType
 from ralphtool.views.terminal import tables
+from ralphtool.views.terminal.wrapping import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,8 +35,8 @@ def _decode_value(context: click.Context, parameter: click.Parameter, value: str
 
 _SHOWN = 20  # entries, by default
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-_LAST = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N entries.")
-_LAST_RECORDS = click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N of them.")
+_LAST = click.option("--last", type=arguments.WholeNumber(min=1), metavar="N", help="Only the last N entries.")
+_LAST_RECORDS = click.option("--last", type=arguments.WholeNumber(min=1), metavar="N", help="Only the last N of them.")
 _PRD = click.option(
     "--prd", "prd_id", metavar="ID", callback=_decode_value, help="Only this story: <change>-<story> in lower case."
 )
@@ -52,7 +54,7 @@ def _print_warnings(history: History) -> None:
     """Prints problems, after the answer."""
     waiting = [f"{problem}: the next write sets it aside" for problem in history.problems()]
     for notice in [*history.notices, *waiting]:
-        click.echo(f"Warning: {make_printable(notice)}", err=True)
+        echo(f"Warning: {make_printable(notice)}", err=True)
 
 
 def _list_types(types: Any) -> str:

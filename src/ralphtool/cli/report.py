@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 _FORMATS = ("markdown", "junit", "html", "json")
 _ENDINGS = {".md": "markdown", ".xml": "junit", ".html": "html", ".htm": "html", ".json": "json"}
-_COMMAND = re.compile(r"`[^`]+`")
 _PLAIN = str.maketrans({"…": "...", "·": "-", "→": "->", "✓": "+", "✗": "x"})  # for terminals without these characters
 
 
@@ -76,7 +74,7 @@ def report(run: str | None, form: str | None, output: str | None, as_json: bool)
         _print_report(text, form)
     else:
         write_file(output, text)
-        click.echo(make_printable(f"The report of {found.id} is in {_shorten_path(output)}"))
+        wrapping.echo(make_printable(f"The report of {found.id} is in {_shorten_path(output)}"))
 
 
 def choose_format(form: str | None, output: str | None, *, as_json: bool) -> str:
@@ -118,7 +116,7 @@ def _fit(text: str, width: int | None) -> str:
     for line in text.split("\n"):
         is_code = is_code != line.lstrip().startswith("```")
         is_kept = is_code or line.startswith("|")
-        lines.append(line if is_kept else wrapping.wrap(_COMMAND.sub(lambda one: wrapping.glue(one[0]), line), width))
+        lines.append(line if is_kept else wrapping.wrap(line, width))
     return "\n".join(lines)
 
 

@@ -43,13 +43,14 @@ class _SettingOption(click.Option):
 
     def get_help_record(self, context: click.Context) -> tuple[str, str] | None:
         one = next(one for one in settings_module.describe("run") if one.key == self.name)
+        self.metavar = None if self.is_flag else one.metavar
         self.help = one.help if self.is_flag or not one.default else f"{one.help} [default: {one.default}]"
         return super().get_help_record(context)
 
 
 def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     for key, is_switch in reversed(settings_module.list_flags()):
-        extra: dict[str, Any] = {"is_flag": True, "flag_value": "true"} if is_switch else {"metavar": "VALUE"}
+        extra: dict[str, Any] = {"is_flag": True, "flag_value": "true"} if is_switch else {}
         flag = settings_module.build_flag(key)
         command = click.option(flag, key, default=None, cls=_SettingOption, **extra)(command)
     return command
@@ -134,7 +135,7 @@ def _run(
     root = project.find()
     if not is_dry:
         for text in recover(root):
-            click.echo(make_printable(text), err=True)
+            wrapping.echo(make_printable(text), err=True)
     loaded, agent_command = _use_command_elsewhere(settings_module.load(root, flags), agent_command)
     ref = specs.parse_ref(root, spec)
     if output.wanted.is_all:
@@ -221,7 +222,7 @@ def _start_run(
     code = _EXIT_CODES[result.ended.result]
     output.end(result, code)
     if result.record is None and output.form != "json":
-        click.echo(f"{result.ended.reason}.", err=output.form == "events")
+        wrapping.echo(f"{result.ended.reason}.", err=output.form == "events")
     elif output.form == "text":
         from ralphtool.views.terminal import summary
 
@@ -244,7 +245,7 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     from ralphtool.loop import dryrun
 
     if is_done := is_finished(root, spec):
-        click.echo(f"{spec.change} is complete and finished: nothing left to run.", err=as_json)
+        wrapping.echo(f"{spec.change} is complete and finished: nothing left to run.", err=as_json)
     if is_done and not as_json:
         return 0
     register_secrets(settings)

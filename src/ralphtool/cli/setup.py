@@ -8,17 +8,18 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec import structs
 
 from ralphtool import agents, settings, specs
 from ralphtool.agents.program import Program
 from ralphtool.cli import detect, present_settings
-from ralphtool.core import config, quickjson
+from ralphtool.core import config, gate_commands, quickjson
 from ralphtool.core import project as projects
-from ralphtool.core.text import make_lines_printable
+from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue
 from ralphtool.loop import workspace_choice
 from ralphtool.specs import scaffold
-from ralphtool.views.terminal.wrapping import echo
+from ralphtool.views.terminal.wrapping import echo, echo_command, glue_command
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
     root = detect.find_root(here)
     found = detect.detect_project(root)
     if agent is not None:
-        agents.make(agent, {})  # raises an error if there is no such agent
+        _check_agent(root, agent)
     asks = not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty()
     if not as_json:
         _print_project(found)
@@ -72,6 +73,15 @@ def init(agent: str | None, yes: bool, here: bool, as_json: bool) -> None:
         click.echo(quickjson.dumps(done))
     else:
         _print_result(found, done)
+
+
+def _check_agent(root: str, name: str) -> None:
+    """Raises an error if there is no such agent, not even in the existing settings."""
+    try:
+        known = settings.load(root).agents
+    except InvalidValue:
+        known = {}  # the result says that they can't be read
+    agents.make(name, structs.asdict(known[name]) if name in known else {}, known)
 
 
 def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: bool) -> dict[str, Any]:
@@ -147,28 +157,53 @@ def _list_next_steps(
     if agent is None and not is_there:
         one = detect.first_program()
         steps.insert(0, f"install an agent, such as {one.title or one.name}: {one.package}")
+    if not found.is_repository:
+        steps.insert(0, "git init")
     if not found.changes:
         steps.append('ralphtool new "What it is about"')
     name = f" {found.changes[0]}" if len(found.changes) > 1 else ""
     return [*steps, f"ralphtool run{name} --dry-run"]
 
 
+def _load_settings(found: DetectedProject) -> tuple[settings.Settings, Sequence[GateCommand]]:
+    """The existing settings and gates; the defaults if they can't be read, which is reported later."""
+    try:
+        known = settings.load(found.root)
+    except InvalidValue:
+        return settings.Settings(), found.gates
+    return known, detect.list_gates(gate_commands.find_commands(found.root), found.root)
+
+
 def _print_project(found: DetectedProject) -> None:
+    """What is set comes before what was detected."""
+    known, gates = _load_settings(found)
     _print_line(f"{'project':9}{found.root}")
     if os.path.realpath(found.root) != os.path.realpath(os.getcwd()):
         _print_line(f"{'':9}found in a parent folder; `ralphtool init --here` sets up this folder instead")
     if not found.is_repository:
         _print_line(f"{'':9}not a git repository: work can't be committed or undone; `git init` creates one")
     _print_line(f"{'changes':9}{_join_first(found.changes) or 'none yet'}")
-    commands = [one.command for one in found.gates]
-    _print_line(f"{'gates':9}{_join_first(commands) or 'no tests configured: results will be unverified'}")
-    for program, install in {one.missing: one.install for one in found.gates if one.missing}.items():
-        _print_line(f"{'':9}{program} is not installed here: {install}")
-    _print_line(f"{'agents':9}{_join_first(found.agents) or 'none found'}")
-    first, *more = workspace_choice.preview(settings.Settings(), Repository.find(found.root), commands)
+    commands = [one.command for one in gates]
+    is_set = known.verify.checks is not None or known.verify.tests is not None
+    told = f"{_join_first(commands)}{', as set' if is_set else ''}" if commands else ""
+    _print_line(f"{'gates':9}{told or 'no tests configured: results will be unverified'}")
+    for program, install in {one.missing: one.install for one in gates if one.missing}.items():
+        echo(f"{'':9}{make_printable(program)} is not installed here: {glue_command(install)}", 0)
+    _print_agents(known, found.agents)
+    first, *more = workspace_choice.preview(known, Repository.find(found.root), commands)
     _print_line(f"{'where':9}{first}")
     for line in more:
         _print_line(f"{'':9}{line}")
+
+
+def _print_agents(known: settings.Settings, installed: Sequence[str]) -> None:
+    wanted = list(dict.fromkeys([*([known.run.agent] if known.run.agent else []), *known.run.agents]))
+    others = [name for name in installed if name not in wanted]
+    if not wanted:
+        _print_line(f"{'agents':9}{_join_first(others) or 'none found'}")
+        return
+    more = f"; also installed: {_join_first(others)}" if others else ""
+    _print_line(f"{'agents':9}{_join_first(wanted)}, as set{more}")
 
 
 def _join_first(names: Sequence[str]) -> str:
@@ -194,7 +229,9 @@ def _print_result(found: DetectedProject, done: dict[str, Any]) -> None:
     _print_gitignore(done["gitignore"])
     _print_line("Next steps:")
     for step in done["next"]:
-        _print_line(f"  {step}")
+        what, colon, command = step.partition(": ")
+        advice = f"{what}: {glue_command(make_printable(command))}" if colon else glue_command(make_printable(step))
+        echo(f"  {advice}")
 
 
 def _print_present(path: str, done: dict[str, Any]) -> None:
@@ -274,5 +311,5 @@ def _print_scaffold(made: Scaffold) -> None:
     if spec:
         _print_line(f'To select it, use{spec}, or set spec = "{made.spec}" under [run] in .ralph/config.toml.')
     _print_line("Replace the examples with what you want. Next steps:")
-    _print_line(f"  ralphtool show {made.change}{spec}")
-    _print_line(f"  ralphtool run {made.change}{spec} --dry-run")
+    echo_command(make_printable(f"ralphtool show {made.change}{spec}"))
+    echo_command(make_printable(f"ralphtool run {made.change}{spec} --dry-run"))

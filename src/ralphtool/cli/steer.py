@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,8 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_recorded_time
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
-from ralphtool.record import overview, questions, steering
-from ralphtool.views.terminal.wrapping import echo, glue
+from ralphtool.record import questions, run_command, steering
+from ralphtool.views.terminal.wrapping import echo, echo_command, glue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +58,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
     if not found:
-        click.echo("Nothing needs your answer.")
+        echo("Nothing needs your answer.")
     waiting = questions.list_open(root) if change else found
     for one in found:
         _print_question(one, questions.build_answer_command(one, waiting))
@@ -106,18 +105,14 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
     asked = _find_question(root, story, change)
     told = _read_text(text) if text else _edit_answer(asked)
     questions.reply(root, asked, told)
-    click.echo(f"story {make_printable(asked.story)} continues with your answer{_describe_when(root, asked.change)}")
-    if not targets.find_run_lock(root, asked.change):
-        click.echo(f"  {_build_run_command(root, asked.change)}")
+    echo(f"story {make_printable(asked.story)} continues with your answer{_describe_when(root, asked.change)}")
+    _suggest_run(root, asked.change)
 
 
-def _build_run_command(root: str, change: str) -> str:
-    """The command that runs a change: if its file can't be detected, it must be named."""
-    ref = str(questions.load_change_state(root, change).get("spec") or "")
-    file = ref.partition(":")[2]
-    return f"ralphtool run {change}" + (
-        f" --spec {shlex.quote(file)}" if file and change not in overview.list_names(root) else ""
-    )
+def _suggest_run(root: str, change: str) -> None:
+    """Prints the command that runs a change, unless it is running."""
+    if not targets.find_run_lock(root, change):
+        echo_command(make_printable(run_command.build(root, change)))
 
 
 def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
@@ -132,12 +127,12 @@ def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
         )
     there = ", ".join(one.story for one in waiting)
     rest = f"these stories have: {there}" if there else "nothing needs your answer"
-    raise InvalidValue(f'story {shorten(story)} has no question; {rest}. To send guidance: ralphtool guide STORY "…"')
+    raise InvalidValue(f'story {shorten(story)} has no question; {rest}. To send guidance: `ralphtool guide STORY "…"`')
 
 
 def _edit_answer(asked: OpenQuestion) -> str:
     if not sys.stdin.isatty():
-        raise UsageError(f'the answer is missing: ralphtool answer {asked.story} "…"')
+        raise UsageError(f'the answer is missing: `ralphtool answer {asked.story} "…"`')
     mark = "\n\n--- Write your answer above this line. The question was: ---\n\n"
     edited = click.edit(mark + make_lines_printable(asked.text))
     return (edited or "").partition(mark.strip())[0]
@@ -179,17 +174,17 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
         done = f"your guidance for {about} is no longer in the prompts"
     else:
         done = f"your guidance applies to {about}, from the next prompt on"
-    click.echo(f"{done}{_describe_when(root, change)}")
+    echo(f"{done}{_describe_when(root, change)}")
     if found and not clear and (hint := _describe_no_prompt(root, change, found)):
-        click.echo(make_printable(hint))
+        echo(make_printable(hint))
 
 
 def _describe_no_prompt(root: str, change: str, story: StorySummary) -> str:
     """Why there will be no next prompt for a story unless the user acts."""
     id = story.id
     if any(one.story == id and not one.answer for one in questions.list_open(root, change)):
-        return f'story {id} needs your answer first: ralphtool answer {id} "…" (or ralphtool retry {id})'
-    return f'story {id} is done; to reopen it: ralphtool reject {id} --why "…"' if story.done else ""
+        return f'story {id} needs your answer first: `ralphtool answer {id} "…"` (or `ralphtool retry {id}`)'
+    return f'story {id} is done; to reopen it: `ralphtool reject {id} --why "…"`' if story.done else ""
 
 
 def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]:
@@ -198,20 +193,20 @@ def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]
             raise UsageError("--clear accepts only a STORY, whose guidance it removes")
         return (words[0] if words else None), ""
     if len(words) > 2:
-        raise UsageError('put the text in quotes: ralphtool guide STORY "what the agent should know"')
+        raise UsageError('put the text in quotes: `ralphtool guide STORY "what the agent should know"`')
     text = _read_text(words[-1:])
     return (words[0] if len(words) == 2 else None), questions.check_text(text)
 
 
 def _check_guidance(root: str, change: str, story: str | None, text: str) -> None:
     if story is None and text in {one.id for _, one in targets.list_stories(root, change)}:
-        raise UsageError(f'the guidance for story {text} is missing: ralphtool guide {text} "…"')
+        raise UsageError(f'the guidance for story {text} is missing: `ralphtool guide {text} "…"`')
     if sum(one == story for one, _ in steering.list_guidance(root, change)) >= steering.MAX_GUIDANCE:
         about = f"story {story}" if story else "all stories"
         command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
         raise InvalidValue(
             f"{steering.MAX_GUIDANCE} pieces of guidance for {about} already exist, the maximum: remove them first "
-            f"({command})"
+            f"(`{command}`)"
         )
 
 
@@ -221,9 +216,9 @@ def _print_guidance(root: str, change: str, *, as_json: bool) -> None:
         click.echo(quickjson.dumps({"guidance": [{"story": story, "text": text} for story, text in told]}))
         return
     if not told:
-        click.echo(f'There is no guidance for {change} yet: ralphtool guide "…"')
+        echo(f'There is no guidance for {change} yet: `ralphtool guide "…"` adds some.')
     for story, text in told:
-        click.echo(f"{make_printable(f'story {story}' if story else 'all stories')}: {_shorten_line(text)}")
+        echo(f"{make_printable(f'story {story}' if story else 'all stories')}: {_shorten_line(text)}")
 
 
 # --- pause, resume, stop ----------------------------------------------------------------------------
@@ -242,7 +237,7 @@ def pause(change: str | None) -> None:
     root = project.find()
     change = targets.find_change(root, change)
     steering.send(root, change, "pause")
-    click.echo(f"{change} starts no new iteration until `ralphtool resume {change}`{_describe_when(root, change)}")
+    echo(f"{change} starts no new iteration until `ralphtool resume {change}`{_describe_when(root, change)}")
 
 
 @click.command()
@@ -257,11 +252,12 @@ def resume(change: str | None) -> None:
     root = project.find()
     change = targets.find_change(root, change)
     if not steering.is_paused(root, change):
-        click.echo(f"{change} is not paused: nothing to do")
+        echo(f"{change} is not paused: nothing to do")
         return
     steering.send(root, change, "resume")
-    when = "" if targets.find_run_lock(root, change) else f" when you run it: ralphtool run {change}"
-    click.echo(f"{change} resumes{when}")
+    is_running = targets.find_run_lock(root, change)
+    echo(f"{change} resumes{'' if is_running else ' when you run it:'}")
+    _suggest_run(root, change)
 
 
 @click.command()
@@ -282,7 +278,7 @@ def stop(change: str | None, after: bool) -> None:
         raise InvalidValue(f"{change} is not running: there is nothing to stop (`ralphtool runs` shows the runs)")
     steering.send(root, change, "stop-after" if after else "stop", run=running.session_id)
     when = "after the current iteration" if after else "now: its agent is stopped within 10 seconds"
-    click.echo(f"{change} stops {when}")
+    echo(f"{change} stops {when}")
 
 
 # --- retry, skip ------------------------------------------------------------------------------------
@@ -337,6 +333,6 @@ def _send_decision(
     if found.done:
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")
     steering.send(root, change, action, found.id, text)
-    click.echo(f"{make_printable(told(found, stories))}{_describe_when(root, change)}")
-    if action == "retry" and not targets.find_run_lock(root, change):
-        click.echo(f"  {_build_run_command(root, change)}")
+    echo(f"{make_printable(told(found, stories))}{_describe_when(root, change)}")
+    if action == "retry":
+        _suggest_run(root, change)

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import click
 
 from ralphtool import specs
 from ralphtool.core import locks, project, spelling
-from ralphtool.errors import RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.errors import InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.record import overview, questions, runs
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ralphtool.core.locks import ChangeLock
     from ralphtool.specs import Story
@@ -63,6 +64,9 @@ def find_change(root: str, change: str | None) -> str:
     return change
 
 
+Stories = list[tuple[str, "StorySummary"]]  # with their ids in the history
+
+
 class StorySummary:
     """The facts about a story that commands need."""
 
@@ -78,20 +82,56 @@ def find_story(root: str, change: str, name: str) -> tuple[StorySummary, Sequenc
     stories = list_stories(root, change)
     found = next((one for id, one in stories if name in (one.id, id)), None)
     if found is None:
-        there = ", ".join(one.id for _, one in stories[:20])
-        near = spelling.suggest(name, _list_ids(stories))
-        raise StoryNotFound(
-            f"{change} has no story {shorten(name)}; its stories are {there or 'none'}{near and f'; {near}'}"
-        )
+        raise build_unknown_error(name, {change: stories})
     return found, [one for _, one in stories]
 
 
-def _list_ids(stories: Sequence[tuple[str, StorySummary]]) -> list[str]:
-    """Both names of each story."""
-    return [*(one.id for _, one in stories), *(id for id, _ in stories)]
+def build_unknown_error(name: str, known: Mapping[str, Stories], *, or_attempt: bool = False) -> StoryNotFound:
+    """No story of these changes has this name; with `or_attempt`, the name of an attempt would also have been valid."""
+    what = f"{'no story and no attempt' if or_attempt else 'no story'} {shorten(name)}"
+    ids = [id for stories in known.values() for prd_id, one in stories for id in (one.id, prd_id)]
+    near = spelling.suggest(name, ids)
+    more = f"{'. `ralphtool attempts` lists the attempts' if or_attempt else ''}{near and f'; {near}'}"
+    if len(known) != 1:
+        return StoryNotFound(f"there is {what}; `ralphtool show CHANGE` lists the stories of a change{more}")
+    [(change, stories)] = known.items()
+    there = ", ".join(one.id for _, one in stories[:20])
+    return StoryNotFound(f"{change} has {what}; its stories are {there or 'none'}{more}")
 
 
-def list_stories(root: str, change: str) -> list[tuple[str, StorySummary]]:
+def build_no_attempt_error(root: str, name: str, change: str | None, prd_id: str | None) -> RalphError:
+    """The name is not that of an attempt, nor of a story with one. `prd_id` is given if it is that of a story."""
+    if prd_id:
+        return InvalidValue(f"story {shorten(name)} has no attempt yet: `ralphtool attempts` lists the attempts")
+    return build_unknown_error(name, list_stories_by_change(root, change), or_attempt=True)
+
+
+def find_prd_id(root: str, name: str, change: str | None) -> str | None:
+    """The id in the history of the story with this name, in any change if none is given; None if there is none."""
+    known = list_stories_by_change(root, change)
+    found = {one: prd_id for one, stories in known.items() for prd_id, story in stories if name in (story.id, prd_id)}
+    if len(found) > 1:
+        running = [one for one in found if find_run_lock(root, one)]
+        if len(running) != 1:
+            names = ", ".join(found)
+            raise UsageError(f"several changes have a story {shorten(name)}: choose one with --change ({names})")
+        return found[running[0]]
+    return next(iter(found.values()), None)
+
+
+def list_stories_by_change(root: str, change: str | None) -> dict[str, Stories]:
+    """The stories of a change, or those of every change that can be read."""
+    if change is not None:
+        change = find_change(root, change)
+        return {change: list_stories(root, change)}
+    found: dict[str, Stories] = {}
+    for one in dict.fromkeys([*overview.list_names(root), *locks.list_locked_changes(root)]):
+        with suppress(RalphError):
+            found[one] = list_stories(root, one)
+    return found
+
+
+def list_stories(root: str, change: str) -> Stories:
     """Every story with its id in the history: from the spec, otherwise from the start of the run."""
     ref = questions.load_change_state(root, change).get("spec") or None
     try:

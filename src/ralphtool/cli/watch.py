@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ralphtool.cli import arguments
 from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, RunDied, from_os_error
+from ralphtool.record import run_command
 from ralphtool.record import runs as records
 from ralphtool.record.run_end import RunEnd
 from ralphtool.views import look
+from ralphtool.views.terminal.wrapping import echo, glue
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,7 +58,7 @@ def _list_changes(root: str) -> list[str]:
 @click.command("runs")
 @click.option(
     "--last",
-    type=click.IntRange(min=1),
+    type=arguments.WholeNumber(min=1),
     default=_NEWEST,
     metavar="N",
     help="The maximum number of runs. [default: 20]",
@@ -73,14 +76,25 @@ def runs(last: int, change: str | None, as_json: bool) -> None:
       ralphtool runs --change add-login --last 3
       ralphtool runs --json | jq -r '.runs[] | select(.state == "died") | .id'
     """
-    found = _list_runs(project.find(), change, last)
+    root = project.find()
+    found = _list_runs(root, change, last)
+    if change and not found:
+        _check_change(root, change)
     if as_json:
         click.echo(quickjson.dumps({"runs": [_run_as_dict(run) for run in found]}))
     elif found:
         _print_runs(found)
     else:
         about = f"of {make_printable(change)} " if change else ""
-        click.echo(f"There are no runs {about}here yet: `ralphtool run` starts one.")
+        command = f"ralphtool run {make_printable(change or '')}".strip()
+        echo(f"There are no runs {about}here yet: `{command}` starts one.")
+
+
+def _check_change(root: str, change: str) -> None:
+    from ralphtool.record import overview  # a list of runs doesn't need it
+
+    if change not in (known := overview.list_names(root)):
+        raise overview.build_not_found_error(change, known)
 
 
 def _list_runs(root: str, change: str | None, last: int) -> list[RunSummary]:
@@ -101,7 +115,7 @@ def _read_or_warn(root: str, id: str) -> RunSummary | None:
         return records.read_summary(root, id)
     except (OSError, RalphError) as error:
         told = from_os_error(error) if isinstance(error, OSError) else error
-        click.echo(f"Warning: {make_printable(str(told))}", err=True)
+        echo(f"Warning: {make_printable(str(told))}", err=True)
         return None
 
 
@@ -119,7 +133,8 @@ def _print_runs(found: Sequence[RunSummary]) -> None:
         cells = [_shorten_name(cell, size).ljust(size) for cell, size in zip(row, widths, strict=True)]
         click.echo(_style_line("  ".join(cells).rstrip(), found[number - 1].state if number else None))
     for run in _select_resumable(found):
-        click.echo(f"{_make_writable(run.id)} died: `ralphtool run {run.change}` resumes where it stopped")
+        command = glue(_make_writable(f"`{run_command.build_resuming(run)}`"))
+        echo(f"{_make_writable(run.id)} died: {command} resumes where it stopped")
 
 
 def _select_resumable(found: Sequence[RunSummary]) -> list[RunSummary]:
@@ -221,7 +236,7 @@ def watch(run: str | None, replay: bool, speed: float | None, as_json: bool) -> 
         _watch_run(found, (_SPEED if speed is None else speed) if replay else None, as_json=as_json)
     except KeyboardInterrupt:
         if found.end is None and records.is_alive(found):
-            click.echo("The run continues: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
+            echo("The run continues: `ralphtool watch` shows it again, `ralphtool stop` stops it.", err=True)
         return 130
     return 0
 
@@ -235,7 +250,7 @@ def _choose_run(root: str, name: str | None) -> RunSummary:
         return records.find(root, None)
     if len(going) > 1:
         others = ", ".join(make_printable(run.id) for run in going[1:])
-        click.echo(f"Watching {make_printable(going[0].id)}; also in progress: {others}", err=True)
+        echo(f"Watching {make_printable(going[0].id)}; also in progress: {others}", err=True)
     return going[0]
 
 
@@ -300,7 +315,7 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
         when = f" (last event at {format_recorded_time(run.last)})" if run.last else ""
         raise RunDied(
             f"{run.id} died{when}: its process is gone without a final event; "
-            f"`{f'ralphtool run {run.change}'.rstrip()}` resumes where it stopped"
+            f"`{run_command.build_resuming(run)}` resumes where it stopped"
         )
     if run.end is not None and not as_json:
         from ralphtool.views.terminal import summary

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralphtool.cli import targets
+from ralphtool.cli import arguments, targets
 from ralphtool.core import project, quickjson
 from ralphtool.errors import InvalidValue
+from ralphtool.views.terminal.wrapping import echo
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +23,10 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, help="The port. [default: always the same, if it is free]"
+    "--port",
+    type=arguments.WholeNumber(0, 65535),
+    default=0,
+    help="The port. [default: always the same, if it is free]",
 )
 @click.option(
     "--socket",
@@ -115,5 +119,5 @@ def _print_address(address: str, roots: list[str], *, read_only: bool, as_json: 
     else:
         looking = " (read-only)" if read_only else ""
         click.echo(f"Open this address in your browser{looking}:\n\n  {address}\n")
-        click.echo("Keep it to yourself: it contains the key. Press Ctrl-C to stop.")
+        echo("Keep it to yourself: it contains the key. Press Ctrl-C to stop.")
     sys.stdout.flush()

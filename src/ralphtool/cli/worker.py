@@ -10,10 +10,12 @@ import click
 from msgspec import structs
 
 from ralphtool import settings as settings_module
+from ralphtool.cli import arguments
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.settings import executor
+from ralphtool.views.terminal.wrapping import echo, echo_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -38,11 +40,15 @@ _FLAGS = {
     "tls_ca": "The certificate authorities to accept for the server.",
 }
 
+_METAVARS = {"address": "HOST:PORT", "namespace": "NAME", "queue": "NAME"}
+
 
 def _add_server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     command = click.option("--tls", is_flag=True, default=None, help="Use TLS.")(command)
     for key, text in reversed(_FLAGS.items()):
-        command = click.option(f"--{key.replace('_', '-')}", key, metavar="VALUE", default=None, help=text)(command)
+        command = click.option(
+            f"--{key.replace('_', '-')}", key, metavar=_METAVARS.get(key, "FILE"), default=None, help=text
+        )(command)
     return command
 
 
@@ -50,7 +56,7 @@ def _add_server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
 @_add_server_flags
 @click.option(
     "--slots",
-    type=click.IntRange(1, 64),
+    type=arguments.WholeNumber(1, 64),
     default=None,
     help="The number of agents at once. [default: half the processors]",
 )
@@ -102,7 +108,7 @@ def _leave() -> None:
 
 def _announce(options: Any) -> None:
     settings = options.settings
-    click.echo(
+    echo(
         f"{options.name} takes work from {settings.queue} at {settings.address}, {options.slots} at once. "
         "Press Ctrl-C to stop."
     )
@@ -122,12 +128,11 @@ def _run_dev(settings: ExecutorSettings, slots: int, home: str) -> None:
     from ralphtool.workers import development, program
 
     with program.stop_by_signals() as stop, development.start(settings, slots, home) as address:
-        click.echo(
-            f"Started a Temporal server at {address} and two workers with {slots} slots each. In your project, run:\n"
-        )
+        echo(f"Started a Temporal server at {address} and two workers with {slots} slots each. In your project, run:\n")
         default = executor.ExecutorSettings().address
         flag = "" if address == default else f"TEMPORAL_ADDRESS={address} "
-        click.echo(f"  {flag}ralphtool run --executor temporal --side-by-side {2 * slots}\n")
+        echo_command(f"{flag}ralphtool run --executor temporal --side-by-side {2 * slots}")
+        click.echo()
         click.echo("Press Ctrl-C to stop.")
         stop.wait()
 
@@ -186,11 +191,11 @@ def _name_job(id: str) -> str:
 def _print_workers(settings: ExecutorSettings, seen: Sequence[WorkerSeen], jobs: Sequence[JobState]) -> None:
     rows = _list_workers(seen, jobs)
     if not rows:
-        click.echo(f"No worker is connected to {settings.queue} at {settings.address}. Start one:\n")
-        click.echo(f"  ralphtool worker --queue {settings.queue} --address {settings.address}")
+        echo(f"No worker is connected to {settings.queue} at {settings.address}. Start one:\n")
+        echo_command(f"ralphtool worker --queue {settings.queue} --address {settings.address}")
     for row in rows:
         doing = "; ".join(make_printable(_name_job(job["id"])) for job in row["jobs"]) or "idle"
-        click.echo(f"{make_printable(row['name'])}: {doing}")
+        echo(f"{make_printable(row['name'])}: {doing}")
     waiting = [one for one in jobs if one.state == "waiting"]
     if waiting:
         click.echo(f"\n{len(waiting)} waiting for a worker")

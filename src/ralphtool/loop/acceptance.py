@@ -17,7 +17,7 @@ from ralphtool.history import analyzer
 from ralphtool.judging import receipt
 from ralphtool.judging.receipt import Receipt
 from ralphtool.loop import outcome
-from ralphtool.record import change_state, events
+from ralphtool.record import change_state, events, run_command
 from ralphtool.record.change_state import Outcome
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def _find_last_attempt(change: Change, story: Story) -> str:
     last = change.history.last_entry(change.prd_id(story.id))
     if last is None:
         raise InvalidValue(
-            f"story {story.id} of {change.name} has no attempt yet to accept: `ralphtool run {change.name}` makes one"
+            f"story {story.id} of {change.name} has no attempt yet to accept: "
+            f"`{run_command.build(change.root, change.name)}` makes one"
         )
     return last.id
 
@@ -167,7 +168,7 @@ def _read_evidence(change: Change, made: DecisionPlan, state: StoryState, commit
 def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:
     story, said = made.story, made.said
     body = f"Accepted as it is: {made.entry}{said.text and f'{chr(10)}{chr(10)}{said.text}'}"
-    trailers = f"Ralph-Accepted-By: {said.by or 'somebody'}"
+    trailers = f"Ralph-Accepted-By: {said.by}" if said.by else ""
     return outcome.build_message(change, story, entry, body, trailers)
 
 
@@ -239,6 +240,6 @@ def _build_revert_message(change: Change, made: DecisionPlan) -> str:
     said = made.said
     subject = f"Revert: {outcome.make_one_line(made.story.title, 90)} ({change.name} {made.story.id})"
     rejected = "".join(f"Ralph-Rejected: {id}\n" for id in made.reopened)
-    by = f"Ralph-Rejected-By: {said.by or 'somebody'}\n"
+    by = f"Ralph-Rejected-By: {said.by}\n" if said.by else ""
     why = f"{said.text}\n\n" if said.text else ""
     return f"{subject}\n\n{why}Ralph-Change: {change.name}\n{rejected}{by}"

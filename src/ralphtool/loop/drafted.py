@@ -15,7 +15,7 @@ from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, DraftFailed, InvalidValue, RalphError, SpecError
 from ralphtool.judging import draft_rules
 from ralphtool.loop.story_list import list_prd_ids
-from ralphtool.record import events
+from ralphtool.record import events, run_command
 from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
 from ralphtool.record.log import Log
 from ralphtool.specs import scaffold, writing
@@ -196,7 +196,7 @@ def keep(draft: DraftedChange) -> Scaffold:
     flag = f" --spec {made.spec}" if made.spec else ""
     steps = (
         NextStep(say="read it", run=f"ralphtool show {made.change}{flag}"),
-        NextStep(say="run it", run=f"ralphtool run {made.change}{flag}"),
+        NextStep(say="run it", run=run_command.build_located(draft.request.root, made.change, made.spec or "")),
     )
     _record_end(draft, "done", f"{made.change} is planned: {describe_size(now)}", "done", steps)
     return final

@@ -29,7 +29,7 @@ from ralphtool.loop.drafted import (
     read_draft,
 )
 from ralphtool.loop.run import build_id, make_folder
-from ralphtool.loop.runners import make_runners
+from ralphtool.loop.runners import build_agent_options, make_runners
 from ralphtool.record import events, runs
 from ralphtool.record.event_parts import Durations, RunGates, StoryBefore, Totals
 from ralphtool.record.log import Log
@@ -113,6 +113,7 @@ def write_draft(
             stop=stop,
             choice=choice,
             budget=Budget(settings.run),
+            agent_options=build_agent_options(root, settings, runners),
         ).execute(repository)
 
 
@@ -141,6 +142,7 @@ class _Drafting(Struct, frozen=True, kw_only=True):
     stop: StopRequest | None
     choice: PlaceChoice
     budget: Budget
+    agent_options: str
 
     @property
     def folder(self) -> str:
@@ -168,6 +170,7 @@ class _Drafting(Struct, frozen=True, kw_only=True):
                 change=made.change,
                 purpose="plan",
                 agent=self.runners[0].name,
+                agent_options=self.agent_options,
                 adapter=made.format,
                 workspace=self.choice.kind,
                 pid=os.getpid(),

@@ -11,7 +11,7 @@ from msgspec import Struct
 from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.loop import plan_edits
-from ralphtool.record import change_state, questions, steering
+from ralphtool.record import change_state, questions, run_command, steering
 from ralphtool.workspace import revert, slots, user_plan
 from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
@@ -53,7 +53,7 @@ def merge(repository: Repository, root: str, change: str, message: str) -> Finis
 def _finish(repository: Repository, root: str, change: str, message: str | None) -> Finished:
     repository.ensure_identity()
     if not any(repository.resolve(prefix + change) for prefix in (layout.BRANCHES, layout.FINISHED)):
-        raise build_no_branch_error(repository, change)
+        raise build_no_branch_error(repository, root, change)
     with hold_change(repository, root, change, "`ralphtool finish`"):
         return _finish_locked(repository, root, change, message)
 
@@ -97,16 +97,17 @@ def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
         notices = _remove_rest(repository, root, change, left)
         kept = layout.FINISHED + change
         return Finished(layout.branch(change), done, (), kept=kept, interrupted=left.kept, notices=notices)
-    raise build_no_branch_error(repository, change)
+    raise build_no_branch_error(repository, root, change)
 
 
-def build_no_branch_error(repository: Repository, change: str) -> ChangeNotFound:
+def build_no_branch_error(repository: Repository, root: str, change: str) -> ChangeNotFound:
+    command = run_command.build(root, change)
     if repository.resolve(layout.FINISHED + change):
         return ChangeNotFound(
-            f"{change} is already finished, and its commits are kept as {layout.FINISHED}{change}; `ralphtool run "
-            f"{change}` creates a new branch if there is more to do"
+            f"{change} is already finished, and its commits are kept as {layout.FINISHED}{change}; `{command}` creates "
+            "a new branch if there is more to do"
         )
-    return ChangeNotFound(f"there is no branch ralph/{change}: `ralphtool run {change}` creates it")
+    return ChangeNotFound(f"there is no branch ralph/{change}: `{command}` creates it")
 
 
 def _end_branch(repository: Repository, change: str, commit: str, made: str | None) -> str:

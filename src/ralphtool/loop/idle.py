@@ -9,10 +9,10 @@ from msgspec import structs
 
 from ralphtool import settings as settings_module
 from ralphtool import specs
-from ralphtool.core import lifecycle, sender
+from ralphtool.core import layout, lifecycle, sender
 from ralphtool.errors import GitError
 from ralphtool.history import History
-from ralphtool.loop import acceptance, outcome, publishing, run
+from ralphtool.loop import acceptance, finish, outcome, publishing, run
 from ralphtool.loop.change import Change
 from ralphtool.record import questions, steering
 from ralphtool.record.steering import SteeringCommand
@@ -50,6 +50,8 @@ class IdleChange(Change):
 def _open_change(root: str, name: str, *, is_lent: bool) -> Iterator[IdleChange]:
     ref = str(questions.load_change_state(root, name).get("spec") or "") or specs.open(root, name).ref
     repository = Repository.find(root)
+    if repository and repository.resolve(layout.BRANCHES + name) is None:
+        raise finish.build_no_branch_error(repository, root, name)
     place: Workspace = Idle(repository, root, name, ref, is_lent=is_lent) if repository else Folder(root)
     try:
         place.open("", ())

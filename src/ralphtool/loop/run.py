@@ -433,7 +433,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         from ralphtool.loop.loop import Loop, Parts
 
         change = Change(self.root, self.id, self.spec.change, self.spec.ref, place.workspace, self.history)
-        change.agent_options = build_agent_options(self.root, self.settings, self.runners if self.are_given else ())
+        change.agent_options = self._build_agent_options()
         parts = Parts(
             change=change,
             folder=self.folder,
@@ -455,6 +455,9 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
 
         return SideBySide(parts, place, executor)
 
+    def _build_agent_options(self) -> str:
+        return build_agent_options(self.root, self.settings, self.runners if self.are_given else ())
+
     def _describe_box(self, place: Workspace) -> str:
         from ralphtool.loop import box_words
 
@@ -472,6 +475,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
                 change=spec.change,
                 title=titles.find_title(spec),
                 agent=self.runners[0].name,
+                agent_options=self._build_agent_options(),
                 adapter=spec.adapter,
                 workspace=kind,
                 branch=own_branch,

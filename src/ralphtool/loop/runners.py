@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -68,4 +69,20 @@ def build_agent_options(root: str, settings: Settings, given: Sequence[Runner]) 
 
 
 def _build_command_option(command: Sequence[str]) -> str:
-    return f" --agent-command {shlex.quote(shlex.join(command))}"
+    words = [_mask_word(before, word) for before, word in zip(("", *command), command, strict=False)]
+    return f" --agent-command {shlex.quote(shlex.join(words))}"
+
+
+# What is recorded and printed must not contain a password that a person has put on the command line. A shorter value
+# is a number or an ordinary word.
+_NAMED = r"[\w-]*(?:api[_-]?key|token|secret|password)"
+_NAMED_VALUE = re.compile(rf"""(\b{_NAMED}['"]?[=:]\s*|-{_NAMED}\s+|\bbearer\s+)[^\s'"]{{8,}}""", re.IGNORECASE)
+_PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
+
+
+def _mask_word(before: str, word: str) -> str:
+    if re.fullmatch(rf"-{_NAMED}", before, re.IGNORECASE) and len(word) >= 8:
+        return secrets.MASK
+    text = _NAMED_VALUE.sub(rf"\1{secrets.MASK}", word)
+    text = _PASSWORD_IN_URL.sub(rf"\1{secrets.MASK}", text)
+    return str(secrets.mask(text, secrets.list_values()))

@@ -104,6 +104,8 @@ class RunStarted(_BaseEvent, frozen=True, kw_only=True, tag="run_started"):
     """`plan` if an agent drafts the change (`ralphtool plan`); empty for a run"""
     agent: str = ""
     """the first agent"""
+    agent_options: str = ""
+    """the options of `ralphtool run` that use the same agent again; empty if the settings name it"""
     adapter: str = ""
     """the format of the spec"""
     workspace: str = ""

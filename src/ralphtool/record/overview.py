@@ -9,6 +9,7 @@ from ralphtool import specs
 from ralphtool.core import files, layout, locks, quickjson, spelling
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.judging.proof_words import count_states
+from ralphtool.record import run_command
 from ralphtool.specs import titles
 from ralphtool.workspace import branch
 
@@ -35,7 +36,10 @@ def find_only(root: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
-        raise ChangeNotFound("there are no changes here: `ralphtool list` shows where ralphtool looks for them")
+        raise ChangeNotFound(
+            'there are no changes here: `ralphtool new "Add login"` creates one, and `ralphtool list` shows where '
+            "ralphtool looks for them"
+        )
     raise UsageError(f"there are several changes; name one (or use --change NAME): {', '.join(found)}")
 
 
@@ -52,6 +56,7 @@ class Overview:
         self.path = path
         self.locked_by = locked_by
         self.has_died = False  # its run was killed, and has not been resumed yet
+        self.run_command = ""  # which resumes it then
         self.stories_total: int | None = None
         self.stories_done: int | None = None
         self.tasks_total: int | None = None
@@ -103,6 +108,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
         lock = None if found is None or found.is_abandoned else found
         one.locked_by = lock.session_id if lock else None
         one.has_died = found is not None and lock is None and found.has_dead_owner
+        one.run_command = run_command.build_located(root, place.change) if one.has_died else ""
         spec = specs.open(root, place.change, place.ref)
         one.adapter, one.path, one.title = spec.adapter, spec.path, titles.find_title(spec)
         completed = locks.list_completed_tasks(root, place.change)

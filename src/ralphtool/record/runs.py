@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 RUN_STATES = ("running", "paused", "done", "unproven", "unfinished", "interrupted", "died")
 _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
 _SHOWN = 5  # names in a message
+_NAMED = 90  # characters of a change in the name of a run
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
 _HEARTBEAT_TIMEOUT = 60.0  # seconds; an active run writes to its records far more often
 
@@ -96,12 +97,17 @@ class RunSummary:
 # --- finding runs -----------------------------------------------------------------------------------
 
 
-def list_ids(root: str) -> list[str]:
-    """The runs that have a record, the newest first, by the moment in their names. No record is read."""
+def list_ids(root: str, change: str | None = None) -> list[str]:
+    """The runs that have a record, the newest first, by the moment in their names. No record is read.
+
+    With `change`, only those whose name may stand for it: a long name of a change is truncated there.
+    """
     try:
         names = os.listdir(layout.runs(root))
     except (FileNotFoundError, NotADirectoryError):
         return []
+    if change is not None:
+        names = [name for name in names if parse_change(name) == change[:_NAMED]]
     dated = [(_parse_moment(name), changed, name) for name in names if (changed := _read_mtime(root, name)) is not None]
     return [name for _, _, name in sorted(dated, reverse=True)]
 
@@ -134,7 +140,7 @@ def find(root: str, name: str | None) -> RunSummary:
         raise InvalidValue("there are no runs yet: `ralphtool run` starts one")
     if name is None or name in known:
         return read_summary(root, name or known[0])
-    if found := next((id for id in known if parse_change(id) == name[:90]), None):
+    if found := next((id for id in known if parse_change(id) == name[:_NAMED]), None):
         return read_summary(root, found)
     matching = [id for id in known if name and (id.startswith(name) or id.endswith(name))]
     if len(matching) == 1:
@@ -150,8 +156,8 @@ def find(root: str, name: str | None) -> RunSummary:
 
 def find_newest(root: str, change: str) -> RunSummary | None:
     """The newest run of a change."""
-    for id in list_ids(root):
-        if parse_change(id) == change[:90] and (run := read_summary(root, id)).change == change:
+    for id in list_ids(root, change):
+        if (run := read_summary(root, id)).change == change:
             return run
     return None
 

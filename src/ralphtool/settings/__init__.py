@@ -85,7 +85,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
 
     spec: Annotated[Text, describe_text("docs/plan.md")] | None = None
     """The format or the file of the change, if it is ambiguous: `openspec`, `docs/plan.md`."""
-    agent: Annotated[Text, describe_text("claude")] | None = None
+    agent: Annotated[Text, describe_text("claude", "NAME")] | None = None
     """The agent that writes the code: a built-in one, or a NAME of `[agents.NAME]`."""
     agents: Annotated[Texts, describe_list("names", '["claude", "codex"]')] = ()
     """The agents, in order: if one can't continue, the next one takes over."""
@@ -102,11 +102,11 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     patience: Seconds = 300
     """How long an agent may make no progress after a rate limit or an outage before it is stopped; 0 is no limit."""
     check_blockers: Switch = False
-    """Whether a read-only agent checks a reported blocker that ralphtool can't check itself."""
+    """Let a read-only agent check a reported blocker that ralphtool can't check itself."""
     wait_for_answers: Seconds = 0
     """How long a run that has no other work waits for your answers before it ends; 0 means it doesn't wait."""
     strict_order: Switch = False
-    """Whether each story waits for all stories before it."""
+    """Let each story wait for all stories before it."""
     side_by_side: Lanes = 1
     """The number of stories to work on at once, each in its own box; at most 8, with workers 500."""
     speculate: Lanes = 2
@@ -488,6 +488,8 @@ class SettingHelp(NamedTuple):
     help: str
     words: str
     """What it may be: `a duration`."""
+    metavar: str
+    """What stands for its value in the help of its flag: `DURATION`."""
 
     @property
     def flag(self) -> str | None:
@@ -507,13 +509,18 @@ def list_flags() -> list[tuple[str, bool]]:
     return [(key, isinstance(getattr(defaults, key), bool)) for key in keys]
 
 
+def _describe_value(hint: Any) -> tuple[str, str]:
+    kind = find_kind(hint)
+    return kind.words, kind.metavar
+
+
 @cache
 def describe(section: str = "") -> tuple[SettingHelp, ...]:
     """Every setting, or those of one section, in the order of the file."""
     elsewhere = (BeadsSettings, ExecutorSettings, OtelSettings)
     docs = read_docstrings(__name__, *(table.__module__ for table in elsewhere))
     return tuple(
-        SettingHelp(name, key, write_default(table, key), docs.get((table.__name__, key), ""), find_kind(hint).words)
+        SettingHelp(name, key, write_default(table, key), docs.get((table.__name__, key), ""), *_describe_value(hint))
         for name, table in _SECTIONS.items()
         if section in ("", name)
         for key, hint in list_types(table).items()

@@ -43,6 +43,8 @@ class ValueKind(NamedTuple):
     """Turns the written value into the number that it means."""
     typed: Callable[[str], object] = str
     """Turns a flag's text into the value that TOML would have."""
+    metavar: str = "TEXT"
+    """What stands for the value in the help of a flag."""
 
 
 # --- reading ----------------------------------------------------------------------------------------
@@ -66,7 +68,7 @@ def find_kind(hint: Any) -> ValueKind:
         if isinstance(mark, ValueKind):
             return mark
     *others, last = (f'"{choice}"' for choice in typing.get_args(hint))
-    return ValueKind(f"{', '.join(others)} or {last}", "")
+    return ValueKind(f"{', '.join(others)} or {last}", "", metavar="|".join(typing.get_args(hint)))
 
 
 def read_value(hint: Any, value: object) -> object:
@@ -162,15 +164,15 @@ LIMIT = "limit"  # marks a setting of a run as one of its limits
 
 
 def describe_whole(least: int, example: str) -> ValueKind:
-    return ValueKind(f"a whole number, at least {least}", example, most=str(_MOST), typed=_read_number)
+    return ValueKind(f"a whole number, at least {least}", example, most=str(_MOST), typed=_read_number, metavar="N")
 
 
 def describe_dollars(example: str) -> ValueKind:
-    return ValueKind("a number, at least 0", example, most=str(_MOST), typed=_read_number)
+    return ValueKind("a number, at least 0", example, most=str(_MOST), typed=_read_number, metavar="DOLLARS")
 
 
-def describe_text(example: str) -> ValueKind:
-    return ValueKind("a non-empty string", f'"{example}"')
+def describe_text(example: str, metavar: str = "TEXT") -> ValueKind:
+    return ValueKind("a non-empty string", f'"{example}"', metavar=metavar)
 
 
 def describe_list(what: str, example: str) -> ValueKind:
@@ -184,13 +186,15 @@ Variable = Annotated[str, Meta(pattern=r"\A[^=\x00\ud800-\udfff]+\Z")]
 Port = Annotated[str, Meta(pattern=rf"\A(?:[A-Za-z0-9._-]+:|\[[0-9a-f:.]+\]:)?{_PORT}\Z")]
 
 Seconds = Annotated[
-    float, Meta(ge=0, le=_LONGEST), ValueKind("a duration", '"30m"', most="a year", parse=_parse_duration)
+    float,
+    Meta(ge=0, le=_LONGEST),
+    ValueKind("a duration", '"30m"', most="a year", parse=_parse_duration, metavar="DURATION"),
 ]
 MOST_LANES = 8  # on one machine
 Lanes = Annotated[
     int,
     Meta(ge=1, le=500),
-    ValueKind(f"a whole number from 1 to {MOST_LANES}, with workers up to 500", "4", typed=_read_number),
+    ValueKind(f"a whole number from 1 to {MOST_LANES}, with workers up to 500", "4", typed=_read_number, metavar="N"),
 ]
 Attempts = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "3")]
 Budget = Annotated[int, Meta(ge=1, le=_MOST), describe_whole(1, "20000")]

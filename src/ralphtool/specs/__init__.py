@@ -270,7 +270,11 @@ def _choose_location(project: str, found: "list[ChangeLocation]") -> "ChangeLoca
     if len(told) == 1:
         return told[0]
     held = ", ".join(place.ref for place in found)
-    raise SpecError(f"{found[0].change} exists in several specs ({held}): choose one with --spec")
+    raise SpecError(
+        f'{found[0].change} exists in several specs ({held}): set spec = "{found[0].ref}" under [run] in '
+        f".ralph/config.toml, delete the others, or choose one, as in `ralphtool run {found[0].change} --spec "
+        f"{found[0].ref}`"
+    )
 
 
 def parse_ref(project: str, text: str | None) -> str | None:

@@ -8,7 +8,7 @@ import os
 
 from ralphtool import specs
 from ralphtool.core import config, files, project
-from ralphtool.errors import InvalidName, InvalidValue, shorten
+from ralphtool.errors import InvalidName, InvalidValue, UsageError, shorten
 from ralphtool.specs import markdown
 
 TYPE_CHECKING = False
@@ -87,7 +87,7 @@ def plan(
     """What `ralphtool new` would create. `text` describes the change, `file` is the path of the file to create."""
     told = _clean_line(text)
     if not told:
-        raise InvalidValue('the text is empty: say what the change is about, as in `ralphtool new "Add login"`')
+        raise UsageError('the text is empty: say what the change is about, as in `ralphtool new "Add login"`')
     chosen = format or (specs.DEFAULT if file else detect_format(root))
     adapter = specs.adapter(chosen)
     if file and not getattr(adapter, "takes_file", False):

@@ -35,7 +35,7 @@ class Idle(Tree):
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         tip = self.repository.resolve(self.ref)
         if tip is None:
-            raise ChangeNotFound(f"there is no branch {self.branch}: `ralphtool run {self.change}` creates it")
+            raise ChangeNotFound(f"the branch {self.branch} was deleted meanwhile: try again")
         self.repository.ensure_identity()
         self._advance(tip, self.repository.tree_of(tip))
         self.begin(None)

@@ -20,7 +20,7 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.judging.receipt import MOST_NAMES
-from ralphtool.record import events, questions
+from ralphtool.record import events, questions, run_command
 from ralphtool.record.events import (
     Answered,
     BlockerChecked,
@@ -341,13 +341,12 @@ def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[Repor
     if is_finished:
         kept = formatting.clean_line(layout.FINISHED + run.change, 300)
         yield ReportStep("review the finished work", f"git log -p {shlex.quote(kept)}")
-    change = f" {run.change}" if run.change else ""
     if run.state == "running":
         yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
     elif run.state == "paused":
-        yield ReportStep("resume it", f"ralphtool resume{change}")
+        yield ReportStep("resume it", f"ralphtool resume {run.change}".rstrip())
     elif run.state == "died" or (not steps and run.state not in ("done", "unproven")):
-        yield ReportStep("continue where it stopped", f"ralphtool run{change}")
+        yield ReportStep("continue where it stopped", _clean_command(run_command.build_resuming(run)))
 
 
 def _is_finished(run: RunSummary) -> bool:

@@ -30,12 +30,30 @@ if TYPE_CHECKING:
     ResultT = TypeVar("ResultT")
 
 LEAST = (40, 10)  # columns and lines; smaller screens show only a message
+_WIDE_ENOUGH = 72  # columns for the keys of every page
 _LONG_ENOUGH = 6.0  # seconds that a message is shown
 _MOVING = (("tab", "to the next list or text"), ("arrows", "move and scroll"))
 
 
 def _build_too_small() -> Static:
     return Static(f"too small: {LEAST[0]}\xd7{LEAST[1]} at least", id="small", markup=False)
+
+
+class KeyLine(Footer):
+    """The line of keys. If there is no room for all of them, those that lead to the others come first."""
+
+    _is_narrow = False
+
+    def compose(self) -> ComposeResult:
+        self._is_narrow = self.app.size.width < _WIDE_ENOUGH
+        keys = list(super().compose())
+        if self._is_narrow:
+            keys.sort(key=lambda one: getattr(one, "action", "") not in ("keys", "app.quit"))
+        yield from keys
+
+    def on_resize(self) -> None:
+        if self._is_narrow != (self.app.size.width < _WIDE_ENOUGH):
+            self.refresh(recompose=True)
 
 
 class RowList(OptionList):
@@ -105,7 +123,7 @@ class Page(Screen[None]):
         with Vertical(id="body"):
             yield from self.compose_body()
         yield Static(id="notice", classes="-empty", markup=False)
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyLine(show_command_palette=False, compact=True)
 
     def compose_body(self) -> ComposeResult:
         yield from ()
@@ -256,7 +274,7 @@ class _Dialog(ModalScreen[Any]):
                 with VerticalScroll(id="about", can_focus=False):
                     yield Static(self._about, markup=False)
             yield from self.compose_reply()
-        yield Footer(show_command_palette=False, compact=True)
+        yield KeyLine(show_command_palette=False, compact=True)
 
     def compose_reply(self) -> ComposeResult:
         yield from ()

@@ -12,7 +12,7 @@ from textual.widgets import Static
 from ralphtool.core.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import describe_proof
-from ralphtool.record import runs
+from ralphtool.record import run_command, runs
 from ralphtool.views import look
 from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import Navigate, Page
@@ -132,7 +132,7 @@ def _render_ending(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
 def _render_end(run: RunSummary, view: WatchedRun) -> Iterator[Text]:
     end = view.run.end
     if end is None:
-        died = f"This run died: `ralphtool run {run.change}` resumes where it stopped."
+        died = f"This run died: `{run_command.build_resuming(run)}` resumes where it stopped."
         yield Text(flatten("This run is still running." if run.state in ("running", "paused") else died), style="bold")
         return
     yield Text(describe_run_end(end), style="bold")

@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from ralphtool.core.amounts import pluralize
 from ralphtool.errors import InvalidValue, RalphError
-from ralphtool.record import runs, steering
+from ralphtool.record import run_command, runs, steering
 from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
 from ralphtool.views.screen.diff import DiffTarget
@@ -69,6 +69,7 @@ class WatchPage(Page, inherit_bindings=False):
         self._unfolded = False
         self._is_reading_on = False
         self._is_alive = run.state in ("running", "paused")
+        self._resuming = ""  # the command that resumes it, if it has died
         self._looked = time.monotonic()
         self._was_current: str | None = None
         self._keys: tuple[bool, ...] = ()
@@ -179,7 +180,8 @@ class WatchPage(Page, inherit_bindings=False):
         if view.run.end:
             return Text.assemble((describe_run_end_shortly(view.run.end), "bold"), ("  e shows the result", "dim"))
         if not self._is_alive:
-            return Text(f"This run died. `ralphtool run {self.change}` resumes where it stopped.", style="red")
+            self._resuming = self._resuming or run_command.build_resuming(self.following.run)
+            return Text(f"This run died. `{flatten(self._resuming)}` resumes where it stopped.", style="red")
         asked = [one for one in view.stories if one.state == "waiting"]
         if asked:
             told = f" {pluralize(len(asked), 'story needs', 'stories need')} your answer: press a to answer"
@@ -327,7 +329,8 @@ class WatchPage(Page, inherit_bindings=False):
         self.try_action(lambda: self._send("resume"))
 
     def action_stop(self) -> None:
-        text = "Nothing is lost: `ralphtool run` resumes where it stopped."
+        command = flatten(run_command.build_located(self.root, self.change))
+        text = f"Nothing is lost: `{command}` resumes where it stopped."
         answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Keep running", None)]
         self.open_dialog(ChoiceDialog(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
 

@@ -42,6 +42,7 @@ def print_changes(overviews: Sequence[Overview]) -> None:
         width = min(find_width() or 88, 88)
         text = f"There are no changes here. {describe_locations()}"
         click.echo(textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False))
+        echo('`ralphtool new "Add login"` creates a change, and `ralphtool plan "Add login"` lets an agent draft one.')
         return
     widths = [max(len(make_printable(getattr(one, key))) for one in overviews) for key in ("name", "adapter")]
     twins = _find_twins(overviews)
@@ -61,8 +62,8 @@ def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
     if one.title:
         yield make_printable(one.title), {"dim": True}
     if one.has_died:
-        told = f"its last run died: `ralphtool run {make_printable(one.name)}` resumes where it stopped"
-        yield told, {"fg": "yellow"}
+        command = glue(make_printable(f"`{one.run_command}`"))
+        yield f"its last run died: {command} resumes where it stopped", {"fg": "yellow"}
     if one.waiting:
         words = pluralize(one.waiting, "story needs your answer", "stories need your answer")
         yield f"{words}: {glue('`ralphtool questions`')}", {"fg": "yellow"}

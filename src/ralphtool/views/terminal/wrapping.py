@@ -1,4 +1,7 @@
-"""Wraps lines between words to fit a terminal. Elsewhere lines are not wrapped."""
+"""Wraps lines between words to fit a terminal. Elsewhere lines are not wrapped.
+
+A command in backticks counts as one word, and so does everything in `glue`.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,9 @@ import sys
 import click
 
 _GLUE = "\x1f"  # a non-breaking space
+_QUOTED = r"`[^`]{1,300}`"  # a command in a sentence: wrapped, it could not be copied
+_COMMAND = re.compile(r"\A(?:git|ralphtool|npm|pip|pipx|gem|sudo|chmod|python[\d.]*|\S*/python[\d.]*) [^,]*")
+_WORD = re.compile(rf" *(?:{_QUOTED}|[^ ])+")
 
 
 def glue(text: str) -> str:
@@ -16,10 +22,16 @@ def glue(text: str) -> str:
     return text.replace(" ", _GLUE)
 
 
+def glue_command(text: str) -> str:
+    """For advice: the command that the text begins with becomes one word, and so do quoted paths."""
+    text = _COMMAND.sub(lambda found: glue(found[0]), text)
+    return re.sub(r"'[^']*'", lambda found: glue(found[0]), text)
+
+
 def find_width(*, err: bool = False) -> int | None:
     """The number of columns of the terminal; None if the output (with `err`, that of errors) is not a terminal."""
     stream = sys.stderr if err else sys.stdout
-    if not stream.isatty():
+    if stream is None or not stream.isatty():
         return None
     try:
         return os.get_terminal_size(stream.fileno()).columns or 80
@@ -34,13 +46,18 @@ def echo(text: str = "", hang: int = 2, *, err: bool = False) -> None:
         click.echo((line if width is None else wrap(line, width, hang)).replace(_GLUE, " "), err=err)
 
 
+def echo_command(command: str) -> None:
+    """Prints a command for people to copy, on a line of its own."""
+    echo(f"  {glue(command)}")
+
+
 def wrap(line: str, width: int, hang: int = 2) -> str:
     """The line wrapped into as many lines as it needs. A word that is too long for a line stays whole."""
     if _measure(line) <= width:
         return line.replace(_GLUE, " ")
     deeper = min(len(line) - len(line.lstrip(" ")) + hang, width // 2)
     done, now = [], ""
-    for word in re.findall(r" *[^ ]+", line):
+    for word in _WORD.findall(line):
         if now.strip() and _measure(now + word) > width:
             done.append(now)
             now = " " * deeper + word.lstrip(" ")

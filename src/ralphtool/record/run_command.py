@@ -1,0 +1,71 @@
+"""The command line that runs a change again, as people are told to enter it: with the agent of its last run.
+
+Only the beginning of that run's record is read, because `ralphtool list` and `ralphtool runs` must start quickly.
+"""
+
+from __future__ import annotations
+
+import os
+
+from ralphtool.core import files, layout
+from ralphtool.errors import RalphError
+from ralphtool.record import runs
+from ralphtool.record.lines import parse_fields, read_first_line
+from ralphtool.record.run_end import get_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralphtool.record.runs import RunSummary
+
+
+def build(root: str, change: str) -> str:
+    """Also names the file of the change, if it can't be detected."""
+    return f"ralphtool run {change}{_build_spec_option(root, change)}{_read_agent_options(root, change)}"
+
+
+def build_located(root: str, change: str, spec: str = "") -> str:
+    """For a change whose place is known: `spec` is its file if that must be named."""
+    return f"ralphtool run {change}{spec and f' --spec {spec}'}{_read_agent_options(root, change)}"
+
+
+def build_resuming(run: RunSummary) -> str:
+    """Resumes a run, with its own agent."""
+    if not run.change:
+        return "ralphtool run"
+    spec = _build_spec_option(run.root, run.change)
+    return f"ralphtool run {run.change}{spec}{get_text(run.start, 'agent_options')}"
+
+
+def _build_spec_option(root: str, change: str) -> str:
+    import shlex  # its import takes longer than reading the state
+
+    from ralphtool import specs
+    from ralphtool.record import questions
+
+    try:
+        ref = str(questions.load_change_state(root, change).get("spec") or "")
+        if ":" not in ref or any(place.change == change for place in specs.find_all(root)):
+            return ""
+    except (RalphError, OSError):
+        return ""  # advice must not fail: `ralphtool doctor` reports the damage
+    return f" --spec {shlex.quote(specs.file_of(ref) or ref)}"
+
+
+def _read_agent_options(root: str, change: str) -> str:
+    for id in runs.list_ids(root, change):
+        try:
+            started = _read_start(layout.events(root, id))
+        except (RalphError, OSError):
+            continue  # advice must not fail
+        if get_text(started, "change") == change:
+            return get_text(started, "agent_options")
+    return ""
+
+
+def _read_start(path: str) -> dict[str, object]:
+    fd = files.open_in_project(path)
+    try:
+        first = parse_fields(read_first_line(fd, os.fstat(fd).st_size))
+    finally:
+        os.close(fd)
+    return first if first and first["type"] == "run_started" else {}
