@@ -14,7 +14,7 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError
 from ralphtool.loop import finish, pull_request
 from ralphtool.loop.run import recover_from
-from ralphtool.record import change_state
+from ralphtool.record import change_state, receipts
 from ralphtool.workspace import branch, in_place
 
 if TYPE_CHECKING:
@@ -148,8 +148,7 @@ def _warn_of_open(stories: Sequence[str], change: str, way: str) -> None:
 
 
 def _list_unproven(root: str, change: str) -> list[str]:
-    stories = change_state.load(root, change).stories
-    return [id for id, one in stories.items() if one.proof and one.proof.state == "unproven"]
+    return [id for id, one in receipts.read_receipts(root, change).items() if one.state == "unproven"]
 
 
 def _warn_of_unproven(stories: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from ralphtool.loop import (
     briefing,
     iteration_events,
     judgement,
+    moved_proofs,
     outcome,
     plan_edits,
     prompt,
@@ -139,12 +140,15 @@ class Loop:
         lifecycle.drain(self.change.run, partial(spec_notes.write_out, self.change, self.history))
         self.history.fold()
         self.knowledge.close()
+        tip = self._check_tip()
+        moved_proofs.hold_moved(self.change, tip)
+        self.listener.report()
         return run_result.conclude(
             self.change,
             self.budget,
             self.reason,
             is_stopped=self._is_stopped(),
-            tip=self._check_tip(),
+            tip=tip,
             accepts_unproven=self.settings.proof.accept == "unproven",
         )
 
