@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from ralphtool.judging.receipt import ProofRun, Receipt
     from ralphtool.loop.change import Change
     from ralphtool.record.event_parts import LastCheck
+    from ralphtool.record.log import Log
 
 
-def hold_moved(change: Change, tip: LastCheck | None) -> None:
-    """Renews the receipts of such stories, if the last check allows it."""
+def hold_moved(change: Change, tip: LastCheck | None, log: Log) -> LastCheck | None:
+    """Renews the receipts of such stories, if the last check allows it; returns that check."""
     if tip is None or not tip.ok:
-        return
+        return tip
     for story, claim in change.read_receipts().items():
         state = change.change_state.story(story)
         if claim.why == receipts.MOVED and state.proof and _is_covered(state.proof, tip):
@@ -29,7 +30,8 @@ def hold_moved(change: Change, tip: LastCheck | None) -> None:
             commit = change.workspace.checkpoints().get(story)
             state.proof = structs.replace(state.proof, state="held", why="", told=told, commit=commit)
             change.save()
-            change.events.append(events.Proof(story=story, entry=state.entry or "", receipt=state.proof))
+            log.note(events.Proof(story=story, entry=state.entry or "", receipt=state.proof))
+    return tip
 
 
 def _is_covered(receipt: Receipt, tip: LastCheck) -> bool:
