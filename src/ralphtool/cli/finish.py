@@ -60,7 +60,7 @@ def finish_command(change: str | None, **ways: bool) -> None:
         list(recover_from(root, change, killed.session_id))
     _FINISH_BY_WAY[way](repository, root, change)
     _warn_of_open(left, change, way)
-    _warn_of_unproven(unproven)
+    _warn_of_unproven(unproven, way)
     if way in ("squash", "merge") and spec.partition(":")[0] == "openspec":
         click.echo(f"To archive it in OpenSpec: openspec archive {change}")
 
@@ -126,6 +126,7 @@ def _keep(repository: Repository, root: str, change: str) -> None:
     click.echo(f"  ralphtool finish {change} --pr           a pull request (pushes the branch)")
 
 
+_ACCEPTED = dict.fromkeys(("squash", "merge"), " For later runs, it is accepted by you as it is.")
 _FINISH_BY_WAY = {"squash": _squash, "merge": _merge, "pr": _open_pull_request, "keep": _keep}
 
 
@@ -151,11 +152,11 @@ def _list_unproven(root: str, change: str) -> list[str]:
     return [id for id, one in receipts.read_receipts(root, change).items() if one.state == "unproven"]
 
 
-def _warn_of_unproven(stories: Sequence[str]) -> None:
+def _warn_of_unproven(stories: Sequence[str], way: str) -> None:
     if stories:
         noun, whose = ("story", "its") if len(stories) == 1 else ("stories", "their")
         names = make_printable(", ".join(stories))
-        click.echo(f"Check {noun} {names} with care: no test proves {whose} work.")
+        click.echo(f"Check {noun} {names} with care: no test proves {whose} work.{_ACCEPTED.get(way, '')}")
 
 
 def _find_only_branch(repository: Repository) -> str:
