@@ -109,19 +109,18 @@ def test_what_is_not_done_is_unfinished_whatever_the_rest_claims(tmp_path: Path)
     assert [row.proof for row in end.stories] == ["unproven", ""]
 
 
-def test_a_receipt_is_about_its_own_commit(tmp_path: Path) -> None:
+def test_a_story_without_a_receipt_is_not_proven(tmp_path: Path) -> None:
     receipts: dict[str, Receipt | None] = {
-        "1": claim("proven", commit="1" * 40),
-        "2": claim("proven", commit="another"),
+        "1": claim("proven"),
+        "2": None,
         "3": None,
-        "4": claim("proven"),
-        "5": claim("accepted", "fine", by="Ann"),
+        "4": claim("accepted", "fine", by="Ann"),
     }
     change = GivenChange(tmp_path, receipts)
-    change.commits = {id: id * 40 for id in "123"}  # the others have no checkpoint: they were ticked at the start
+    change.change_state.stories["3"] = StoryState()  # no attempt has completed it: the user ticked it
     end = conclude(change)
-    assert [row.proof for row in end.stories] == ["proven", "", "", "ticked", "accepted"]
-    assert end.stories[4].proof_why == "fine"
+    assert [row.proof for row in end.stories] == ["proven", "unproven", "ticked", "accepted"]
+    assert [row.proof_why for row in end.stories] == ["", "no proof of it is recorded", "", "fine"]
 
 
 def test_advice_for_what_is_not_proven(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError
 from ralphtool.loop import finish, pull_request
 from ralphtool.loop.run import recover_from
-from ralphtool.record import change_state, run_command
+from ralphtool.record import change_state, receipts, run_command
 from ralphtool.views.terminal.wrapping import echo, glue
 from ralphtool.workspace import branch, in_place
 
@@ -61,7 +61,7 @@ def finish_command(change: str | None, **ways: bool) -> None:
         list(recover_from(root, change, killed.session_id))
     _FINISH_BY_WAY[way](repository, root, change)
     _warn_of_open(left, command, way)
-    _warn_of_unproven(unproven)
+    _warn_of_unproven(unproven, way)
     if way in ("squash", "merge") and spec.partition(":")[0] == "openspec":
         echo(f"To archive it in OpenSpec: `openspec archive {change}`")
 
@@ -126,6 +126,7 @@ def _keep(repository: Repository, root: str, change: str) -> None:
         echo(f"  {glue(f'ralphtool finish {change} {way}')}{' ' * (15 - len(way))}{about}", 4)
 
 
+_ACCEPTED = dict.fromkeys(("squash", "merge"), " For later runs, it is accepted by you as it is.")
 _WAYS = {
     "--merge": "one commit per story",
     "--squash": "everything in one, staged in your working tree",
@@ -153,15 +154,14 @@ def _warn_of_open(stories: Sequence[str], command: str, way: str) -> None:
 
 
 def _list_unproven(root: str, change: str) -> list[str]:
-    stories = change_state.load(root, change).stories
-    return [id for id, one in stories.items() if one.proof and one.proof.state == "unproven"]
+    return [id for id, one in receipts.read_receipts(root, change).items() if one.state == "unproven"]
 
 
-def _warn_of_unproven(stories: Sequence[str]) -> None:
+def _warn_of_unproven(stories: Sequence[str], way: str) -> None:
     if stories:
         noun, whose = ("story", "its") if len(stories) == 1 else ("stories", "their")
         names = make_printable(", ".join(stories))
-        echo(f"Check {noun} {names} with care: no test proves {whose} work.")
+        echo(f"Check {noun} {names} with care: no test proves {whose} work.{_ACCEPTED.get(way, '')}")
 
 
 def _find_only_branch(repository: Repository) -> str:

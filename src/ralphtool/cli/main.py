@@ -332,7 +332,7 @@ def _list_waiting(root: str, change: str) -> list[str]:
 
 def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, Receipt]:
     """The receipts of the stories that are done. An unreadable state is only a warning."""
-    if not os.path.exists(layout.change_state(root, change)):
+    if not os.path.exists(layout.change_state(root, change)) and not branch.may_exist(root):
         return {}
     from ralphtool.record import receipts  # not needed for changes that were never run
 

@@ -24,12 +24,16 @@ _CAUSE = (
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
-    """What is wrong with gates in a workspace. `is_partial`: some tests fail there, all others can be trusted."""
+    """What is wrong with gates in a workspace. `is_partial`: some tests fail there, all others can be trusted.
+
+    `blind` are gates that stay green with broken code at the project's own path, so that they are blind anywhere.
+    """
 
     what: str = ""
     causes: tuple[str, ...] = ()
     help: str = ""
     is_partial: bool = False
+    blind: tuple[str, ...] = ()
 
 
 def describe_difference(inside: GateResult, outside: GateResult) -> Trouble:

@@ -39,6 +39,11 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     results: tuple[GateResult, ...] = ()  # of the gates there, with the code as it is
     blind: frozenset[str] | None = None  # commands that stay green with broken code; None: there was no code to break
 
+    def is_weak(self, tests: Sequence[str]) -> bool:
+        """Whether none of the test commands noticed broken code. That may change with the first test."""
+        noticing = [one.command for one in self.results if one.ok and one.command not in (self.blind or ())]
+        return bool(self.blind) and not any(command in noticing for command in tests)
+
 
 def check_workspace(
     workspace: Worktree, inside: GateSeries, outside: GateSeries, commands: Sequence[str], suggest: Suggest
@@ -126,11 +131,13 @@ class _WorkspaceCheck:
         if not all(command in blind for command in asked):
             return None
         what = f"`{asked[0]}` stays green there when the code is broken"
-        if not tests and self._workspace.shown_root == self._outside.root:
+        is_own_path = self._workspace.shown_root == self._outside.root
+        if not tests and is_own_path:
             # At the project's own path a command sees the same as in the user's folder: no other place is better.
             self._notices.append(f"{what}: it proves nothing; name a command that runs your code under [verify]")
             return None
-        return Trouble(what=what, help="make the tests use the code in the folder where they are started")
+        advice = "make the tests use the code in the folder where they are started"
+        return Trouble(what=what, help=advice, blind=tuple(sorted(blind)) if is_own_path else ())
 
 
 def _shows_more(outside: GateResult, inside: GateResult) -> bool:

@@ -77,6 +77,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     dirty_submodules: tuple[str, ...] = ()  # the gates ran with uncommitted files in them
     only_with_build: tuple[str, ...] = ()  # changed build files without which the old tests fail on the new source
     is_own_environment: bool = False  # the gates ran with an environment that the attempt installed
+    blind: frozenset[str] = frozenset()  # gates that were tried with broken code, and stayed green
     told: tuple[str, ...] = ()
     test_diff: str = ""  # the diff of the tests, if old ones fail
 
@@ -290,7 +291,22 @@ def _doubt_gates(evidence: ProofEvidence) -> str:
         return f"`{red[0].command}` was red before and is still red"
     if not runs:
         return "the gates run no tests"
-    return "" if any(one.ran_tests or not one.is_counted for one in runs) else "the gates ran no tests"
+    if not any(one.ran_tests or not one.is_counted for one in runs):
+        return "the gates ran no tests"
+    return (
+        ""
+        if any(one.command not in evidence.blind for one in runs)
+        else f"no gate noticed broken code ({_quote(runs)})"
+    )
+
+
+def list_noticing(evidence: ProofEvidence) -> set[str]:
+    """The gates that were red with some version of the code, and so depend on it."""
+    return _list_red((*evidence.before, *evidence.after, *(evidence.replay or ()), *(evidence.own or ())))
+
+
+def _quote(runs: Sequence[SuiteRun]) -> str:
+    return ", ".join(f"`{one.command}`" for one in runs[:_SHOWN])
 
 
 def _doubt_replay(evidence: ProofEvidence) -> str:

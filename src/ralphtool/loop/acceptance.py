@@ -73,17 +73,20 @@ def _plan_receipt(change: Change, said: SteeringCommand, story: Story) -> Decisi
             f"{name} is already done with another attempt: reject that first (ralphtool reject {story.id}), then "
             f"accept {said.entry}"
         )
-    if state.proof and state.proof.state != "unproven":
-        text = f"{name} is already {receipt.describe(state.proof)}: there is nothing to accept"
+    claim = change.read_receipts().get(story.id)
+    if claim and claim.state != "unproven":
+        text = f"{name} is already {receipt.describe(claim)}: there is nothing to accept"
         return DecisionPlan(story=story, said=said, text=text)
     return DecisionPlan(story=story, said=said, kind="receipt", text=f"{name} is accepted")
 
 
 def _accept_story(change: Change, made: DecisionPlan) -> None:
     state = change.change_state.story(made.story.id)
-    before = state.proof or Receipt(commit=change.workspace.checkpoints().get(made.story.id))
+    before = change.read_receipts().get(made.story.id) or Receipt()
     told = (*before.told, *([f"it was not proven: {before.why}"] if before.why else []))
-    state.proof = _sign(structs.replace(before, told=told), made.said)
+    # If its checkpoint is gone from the branch, the person has looked at the branch as it is.
+    commit = change.workspace.checkpoints().get(made.story.id) or change.workspace.tip
+    state.proof = _sign(structs.replace(before, told=told, commit=commit), made.said)
     change.close_question(state)
     change.save()
     _record_proof(change, made.story, state)
@@ -169,7 +172,8 @@ def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:
     story, said = made.story, made.said
     body = f"Accepted as it is: {made.entry}{said.text and f'{chr(10)}{chr(10)}{said.text}'}"
     trailers = f"Ralph-Accepted-By: {said.by}" if said.by else ""
-    return outcome.build_message(change, story, entry, body, trailers)
+    note = outcome.build_note(change, "accepted", made.tree)
+    return outcome.build_message(change, story, entry, note, body, trailers)
 
 
 # --- rejecting --------------------------------------------------------------------------------------
@@ -186,7 +190,8 @@ def _plan_rejection(change: Change, said: SteeringCommand, story: Story, *, is_d
         raise InvalidValue(
             f"{name} is not done with {said.entry}: `ralphtool reject {story.id}` reverts its current attempt"
         )
-    taken = change.workspace.revert(story.id, change.ref)
+    known = change.change_state.story(story.id).proof
+    taken = change.workspace.revert(story.id, change.ref, known.commit if known else None)
     tree = change.workspace.edit_spec(taken.tree, change.ref, lambda spec: _untick_all(spec, taken.stories))
     change.workspace.check_publish(tree)
     text = f"{name} is open again: its work is reverted"

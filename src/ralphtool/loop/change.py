@@ -14,8 +14,9 @@ from ralphtool.core import session
 from ralphtool.errors import ChangeNotFound, RalphError, SpecError, shorten
 from ralphtool.history import analyzer
 from ralphtool.loop import acceptance, plan_edits
-from ralphtool.record import change_state, questions, steering
+from ralphtool.record import change_state, questions, receipts, steering
 from ralphtool.specs import remaining
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ralphtool.core.session import SessionState
     from ralphtool.history import History
     from ralphtool.history.analyzer import AttemptContext
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.loop.unread import StoryOutlook
     from ralphtool.record.change_state import ChangeState, StoryState
     from ralphtool.record.events import Event
@@ -161,7 +163,7 @@ class Change:
         if self._done_at_start is None:
             self._done_at_start = self._find_ticked_at_start(stories)
         known = self.workspace.checkpoints().keys() | self._done_at_start
-        return {story.id for story in stories if story.done and (story.id in known or self._was_proven(story))}
+        return {story.id for story in stories if story.done and (story.id in known or self._was_completed(story))}
 
     def forget_ticked_at_start(self) -> None:
         """The user edited the plan, so other boxes may be ticked in it."""
@@ -182,7 +184,15 @@ class Change:
 
     def has_checkpoint(self, story: Story) -> bool:
         """Whether its "done" is the work of a run, not a tick by the user."""
-        return story.id in self.workspace.checkpoints() or self._was_proven(story)
+        return story.id in self.workspace.checkpoints() or self._was_completed(story)
+
+    def read_receipts(self) -> dict[str, Receipt]:
+        """What is claimed about the branch as it is now; without those that only the user ticked."""
+        states = self.change_state.stories
+        known = {id: one.proof for id, one in states.items() if one.proof}
+        completed = {story.id for story in self.stories() if self._was_completed(story)}
+        repository = None if self.workspace.branch is None else Repository.find(self.root)
+        return receipts.find_current(repository, self.name, known, self.change_state.finished, completed)
 
     def _find_ticked_at_start(self, stories: Sequence[Story]) -> set[str]:
         """Stories that the user ticked before ralphtool began; without git, the ticked ones that were never tried."""
@@ -198,7 +208,11 @@ class Change:
         untried = [story for story in stories if not self.change_state.story(story.id).is_tried]
         return {story.id for story in untried if story.done and self._last_status(story) is None}
 
-    def _was_proven(self, story: Story) -> bool:
+    def _was_completed(self, story: Story) -> bool:
+        """Whether an attempt completed it, or a person accepted one: its checkpoint may be gone from the branch."""
+        state = self.change_state.stories.get(story.id)
+        if state and (state.proof or state.status == "completed"):
+            return True
         return self.workspace.branch is None and self._last_status(story) == "completed"
 
     def _last_status(self, story: Story) -> str | None:

@@ -6,12 +6,13 @@ import os
 from itertools import count
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from ralphtool.core import files, layout
+from ralphtool.core import files, layout, session
 from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.loop import plan_edits
-from ralphtool.record import change_state, questions, run_command, steering
+from ralphtool.record import change_state, questions, receipts, run_command, steering
+from ralphtool.record.change_state import ChangeState
 from ralphtool.workspace import revert, slots, user_plan
 from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
@@ -24,6 +25,7 @@ from ralphtool.workspace.user_plan import UnusablePlan
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.workspace.git import ChangedFile, Repository
     from ralphtool.workspace.slots import LeftTrees
 
@@ -83,6 +85,7 @@ def _finish_locked(repository: Repository, root: str, change: str, message: str 
             _apply(repository, change, old, new)
     made = repository.commit(new, [*([head] if head else []), commit], message) if message is not None else None
     left = slots.keep_left(repository, root, change, commit)  # after everything that could refuse
+    _keep_receipts(root, change)  # while the branch shows what they are about
     kept = _end_branch(repository, change, commit, made)
     notices = _remove_rest(repository, root, change, left)
     paths = tuple(one.path for one in changed)
@@ -92,7 +95,7 @@ def _finish_locked(repository: Repository, root: str, change: str, message: str 
 def _finish_killed(repository: Repository, root: str, change: str) -> Finished:
     """There is no branch: an earlier `finish` was killed at its very end, or there never was one."""
     done = repository.resolve(layout.FINISHED + change)
-    if done and os.path.exists(change_state.path_of(root, change)):
+    if done and _has_records(root, change):
         left = slots.keep_left(repository, root, change, done)
         notices = _remove_rest(repository, root, change, left)
         kept = layout.FINISHED + change
@@ -163,12 +166,38 @@ def _remove_rest(repository: Repository, root: str, change: str, left: LeftTrees
 
 
 def _remove_records(root: str, change: str) -> None:
-    """Questions are archived too, since their stories no longer exist."""
-    for state in change_state.load(root, change).stories.values():
+    """Only what is claimed of the finished work is kept. Questions are archived: their stories no longer exist."""
+    known = change_state.load(root, change)
+    for state in known.stories.values():
         if state.question:
             questions.archive(questions.path_of(root, state.question.name))
-    files.remove(change_state.path_of(root, change))
+    if known.finished:
+        change_state.save(root, change, ChangeState(spec=known.spec, finished=known.finished))
+    else:
+        files.remove(change_state.path_of(root, change))
     steering.clear(root, change)
+
+
+def _has_records(root: str, change: str) -> bool:
+    """Whether there is more than what a complete `finish` leaves."""
+    known = change_state.load(root, change)
+    is_whole = bool(known.finished) and known == ChangeState(spec=known.spec, finished=known.finished)
+    return os.path.exists(change_state.path_of(root, change)) and not is_whole
+
+
+def _keep_receipts(root: str, change: str) -> None:
+    """A later run must know what is claimed of this work, though its checkpoints are gone by then."""
+    known = change_state.load(root, change)
+    claims = receipts.read_receipts(root, change)
+    if claims:
+        known.finished = {id: _accept(one) if one.state == "unproven" else one for id, one in claims.items()}
+        change_state.save(root, change, known)
+
+
+def _accept(claim: Receipt) -> Receipt:
+    """Whoever finishes a change was told what is not proven, and takes it as it is."""
+    told = (*claim.told, f"it was not proven: {claim.why}")
+    return structs.replace(claim, state="accepted", why="you finished the change with it", told=told, at=session.now())
 
 
 def _check_obstacles(repository: Repository, change: str, changed: Sequence[ChangedFile]) -> None:

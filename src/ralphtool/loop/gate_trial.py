@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool.core import secrets
+from ralphtool.core import gate_commands, secrets
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.executors.gate_series import GateSeries
 from ralphtool.executors.process import Supervisor
@@ -65,7 +65,8 @@ class GateTrial(Struct, frozen=True, kw_only=True):
                 yield TriedGates(choice=choice)
                 return
             found = self._try_in(choice)
-            if not choice.is_settled:
+            is_weak = not found.trouble and found.is_weak(gate_commands.find_commands(self.root).tests)
+            if not (choice.is_settled or is_weak):  # a run must know that, too
                 known.remember(choice.kind, found.trouble)
             is_used = found.trouble is None or choice.is_settled
             if found.trouble and not is_used:

@@ -30,8 +30,10 @@ def judge_iteration(
     observations: Sequence[Observation],
     settings: Settings,
     was_accused: bool,
+    blind: set[str],
 ) -> Verdict:
-    """`was_accused`: the last attempt failed because old tests fail on its code."""
+    """`was_accused`: the last attempt failed because old tests fail on its code. `blind` are the gates that were green
+    with broken code; those that this attempt has seen red are removed from it."""
     return judge(
         Evidence(
             ending=report.ending,
@@ -47,7 +49,7 @@ def judge_iteration(
             still_red=tuple(one.command for one in report.results if not one.ok),
             findings=report.findings,
             is_guarded=settings.run.guard in ("fail", "strict"),
-            proof=_prove(story, report, observations, settings, was_accused),
+            proof=_prove(story, report, observations, settings, was_accused, blind),
             blockers=tuple(_describe_observation(one) for one in observations if one.type == "blocker"),
             trouble=report.trouble,
             full_disk=report.full_disk,
@@ -58,12 +60,20 @@ def judge_iteration(
 
 
 def _prove(
-    story: Story, report: Report, observations: Sequence[Observation], settings: Settings, was_accused: bool
+    story: Story,
+    report: Report,
+    observations: Sequence[Observation],
+    settings: Settings,
+    was_accused: bool,
+    blind: set[str],
 ) -> ProofResult | None:
     if report.proof is None:
         return None
+    blind -= proof.list_noticing(report.proof)
     found = [_describe_observation(one) for one in observations if one.type == "finding"]
-    evidence = structs.replace(report.proof, explanation="; ".join(found), was_accused=was_accused)
+    evidence = structs.replace(
+        report.proof, explanation="; ".join(found), was_accused=was_accused, blind=frozenset(blind)
+    )
     patterns = settings.proof.may_change
     return proof.prove(evidence, lambda lost: allowance.find_allowance(story, lost, evidence.own_paths, patterns))
 

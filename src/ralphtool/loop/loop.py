@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from ralphtool.core import lifecycle, secrets
 from ralphtool.executors import Assignment, Report
@@ -20,6 +20,7 @@ from ralphtool.loop import (
     briefing,
     iteration_events,
     judgement,
+    moved_proofs,
     outcome,
     plan_edits,
     prompt,
@@ -74,6 +75,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     log: Log
     stop: Callable[[], bool]
     box: str = ""  # the description of the agents' box, if they work in one
+    blind: set[str] = field(default_factory=set)  # gates that were green with broken code, until they are red
     notify: Callable[..., str] = _notify_nobody  # notifies an absent user; returns the error, if any
 
 
@@ -341,7 +343,8 @@ class Loop:
         assignment = self._add_recalled(change, started.assignment)
         observations = tuple(outcome.build_observation(one) for one in change.list_observations(story.id))
         accused = bool(change.change_state.story(story.id).accused)
-        verdict = judgement.judge_iteration(story, assignment, report, observations, self.settings, accused)
+        told = (self.settings, accused, self.parts.blind)
+        verdict = judgement.judge_iteration(story, assignment, report, observations, *told)
         past, check = self._build_past(started, assignment, report, verdict)
         return Iteration(
             story=story,
@@ -485,7 +488,7 @@ class Loop:
             return None
         folder = os.path.join(self.parts.folder, "tip")
         run = partial(self.parts.executor.check_tip, self.parts.gates, folder, self._is_stopped)
-        return self.tip_gates.check(run)
+        return moved_proofs.hold_moved(self.change, self.tip_gates.check(run), self.log)
 
 
 def _spell(moment: float) -> str:

@@ -18,6 +18,7 @@ from ralphtool.memory.usefulness import ShownItems
 from ralphtool.record import questions
 from ralphtool.record.change_state import Outcome, Question
 from ralphtool.specs import titles
+from ralphtool.workspace import checkpoints
 
 if TYPE_CHECKING:
     from ralphtool.core.session import SessionState
@@ -149,16 +150,23 @@ def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | Non
     trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\n"
     if not iteration.is_done:
         return change.workspace.commit(tree, f"{entry}: {verdict.status}\n\n{verdict.summary}\n\n{trailers}")
-    return change.workspace.commit(tree, build_message(change, story, entry))
+    note = build_note(change, verdict.receipt.state, tree) if verdict.receipt else ""
+    return change.workspace.commit(tree, build_message(change, story, entry, note))
 
 
-def build_message(change: Change, story: Story, entry: str, body: str = "", trailer: str = "") -> str:
-    """The message of a story's checkpoint."""
+def build_note(change: Change, proof: str, tree: str | None) -> str:
+    """The trailer with the state of the proof; empty without git."""
+    before = change.workspace.checkpoint_tree
+    return checkpoints.build_note(proof, before, tree) if before and tree else ""
+
+
+def build_message(change: Change, story: Story, entry: str, note: str, body: str = "", trailer: str = "") -> str:
+    """The message of a story's checkpoint; `note` is about its proof."""
     title = titles.find_title(change.spec)
     about = f"{make_one_line(title, 60)}, {story.id}" if title else f"{change.name} {story.id}"
     subject = f"{make_one_line(story.title, 100)} ({about})"
     tasks = "\n".join(f"- {task.id} {make_one_line(task.text, 200)}" for task in story.tasks)
-    trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\nRalph-Story: {story.id}\n"
+    trailers = f"{note}Ralph-Change: {change.name}\nRalph-Entry: {entry}\nRalph-Story: {story.id}\n"
     parts = [subject, tasks, body, trailers + (f"{trailer}\n" if trailer else "")]
     return "\n\n".join(filter(None, parts))
 

@@ -76,8 +76,11 @@ def _apply(change: Change, edit: PlanEdit, start: str) -> None:
             change.close_question(known)
     kept = {id: one for id, one in state.stories.items() if id not in edit.removed}
     state.stories = {names.get(id, id): one for id, one in kept.items()}
+    state.finished = {names.get(id, id): one for id, one in state.finished.items() if id not in edit.removed}
     for id in (*edit.reworded, *edit.reopened):
         change_state.reset_attempts(state.story(id))
+    for id in edit.reopened:  # if it is ticked again, it is not by the work that was done before
+        state.story(id).proof = state.story(id).status = None
     for id in (*edit.added, *names.values()):  # the history's entries under this name belong to another story
         state.stories.setdefault(id, StoryState()).since = change.history.next_iteration(change.prd_id(id))
     state.plan = start

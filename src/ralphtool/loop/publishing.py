@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ralphtool import specs
 from ralphtool.core import layout, locks
 from ralphtool.errors import RalphError, from_os_error
-from ralphtool.record import change_state, events, published
+from ralphtool.record import events, published, receipts
 from ralphtool.specs import tracker
 from ralphtool.specs.tracker import DoneStory
 from ralphtool.workspace import branch
@@ -21,7 +21,7 @@ from ralphtool.workspace.git import Repository
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ralphtool.record.change_state import StoryState
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.record.log import Log
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec, Story
@@ -70,12 +70,12 @@ def publish(
     try:
         stories, marks = _read_stories(root, change, ref), published.load(root, change)
         claimed = (*_CLAIMED, *(["unproven"] if settings.proof.accept == "unproven" else []))
-        states = change_state.load(root, change).stories
-        done = _list_done(stories, states, claimed, marks)
+        claims = receipts.read_receipts(root, change)
+        done = _list_done(stories, claims, claimed, marks)
         notices = _forget_reopened(root, change, marks, {story.id for story in done}, adapter.name)
         if not any(story.is_new for story in done):
             return notices
-        sent = adapter.publish(root, change, where, done, _is_complete(stories, states, claimed), stop)
+        sent = adapter.publish(root, change, where, done, _is_complete(stories, claims, claimed), stop)
         if sent is not None:
             published.save(root, change, {story.id: _build_mark(story) for story in done})
         return [*notices, *(sent or [])]
@@ -95,12 +95,12 @@ def _read_stories(root: str, change: str, ref: str) -> Sequence[Story]:
 
 
 def _list_done(
-    stories: Sequence[Story], states: dict[str, StoryState], claimed: Sequence[str], marks: dict[str, str]
+    stories: Sequence[Story], claims: dict[str, Receipt], claimed: Sequence[str], marks: dict[str, str]
 ) -> list[DoneStory]:
     """The stories that a run has proven. Stories that a person ticked are for that person to publish."""
     found = []
     for story in stories:
-        proof = states[story.id].proof if story.id in states else None
+        proof = claims.get(story.id)
         if story.done and proof and proof.state in claimed:
             one = DoneStory(story, proof.commit or "", proof.state)
             one.is_new = marks.get(story.id) != _build_mark(one)
@@ -112,10 +112,10 @@ def _build_mark(story: DoneStory) -> str:
     return story.commit or "done"
 
 
-def _is_complete(stories: Sequence[Story], states: dict[str, StoryState], claimed: Sequence[str]) -> bool:
+def _is_complete(stories: Sequence[Story], claims: dict[str, Receipt], claimed: Sequence[str]) -> bool:
     """Whether nothing is left: all stories are done, and the work of runs is proven."""
-    receipts = [states[story.id].proof for story in stories if story.id in states and not story.optional]
-    return specs.is_complete(stories) and all(one is None or one.state in claimed for one in receipts)
+    found = [claims[story.id] for story in stories if story.id in claims and not story.optional]
+    return specs.is_complete(stories) and all(one.state in claimed for one in found)
 
 
 def _forget_reopened(root: str, change: str, marks: dict[str, str], done: set[str], name: str) -> list[str]:

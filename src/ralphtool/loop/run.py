@@ -383,9 +383,9 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     ) -> RunEnded:
         first = self._build_place(place, choice)
         with first.open() as executor:
-            notices = self._check_workspace(choice, executor, found, gates)
+            notices, blind = self._check_workspace(choice, executor, found, gates)
             self._announce_place(choice, [*opened, *notices])
-            ended = self._build_loop(first, gates, executor).run()
+            ended = self._build_loop(first, gates, executor, blind).run()
         from ralphtool.loop import run_result  # needed only now
 
         return run_result.complete(ended, self.log.path)
@@ -406,21 +406,22 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
 
     def _check_workspace(
         self, choice: Choice, executor: LaneExecutor, known: Findings | None, gates: Sequence[str]
-    ) -> Sequence[str]:
-        """Before the first run with these gates: checks whether they can be trusted there. Returns notices."""
+    ) -> tuple[Sequence[str], frozenset[str]]:
+        """Before the first run with these gates: checks whether they can be trusted there. Returns notices, and the
+        gates that notice no broken code."""
         if choice.kind == "here" or choice.is_settled or not gates or known is None or known.is_suitable(choice.kind):
-            return ()
+            return (), known.list_blind() if known else frozenset()
         directory = os.path.join(self.folder, f"check-{choice.kind}")
         suggest = partial(workspace_choice.suggest, choice.kind, self.root, self.log.path)
         here = cast("LocalExecutor", executor)
         found = here.check_workspace(gates, directory, lambda: self.stop.count > 0, suggest)
-        if self.stop.count == 0:
+        if self.stop.count == 0 and (found.trouble or not found.is_weak(gate_commands.find_commands(self.root).tests)):
             known.remember(choice.kind, found.trouble)
         if found.trouble:
             raise Unsuitable(found.trouble)
         if found.baseline:
             self._keep_baseline(found.baseline)
-        return found.notices
+        return found.notices, found.blind or frozenset()
 
     def _keep_baseline(self, found: Baseline) -> None:
         """The first story begins with this baseline."""
@@ -428,7 +429,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         state.baseline = found
         change_state.save(self.root, self.spec.change, state)
 
-    def _build_loop(self, place: RunPlace, gates: Sequence[str], executor: LaneExecutor) -> Loop:
+    def _build_loop(self, place: RunPlace, gates: Sequence[str], executor: LaneExecutor, blind: frozenset[str]) -> Loop:
         from ralphtool.loop.change import Change
         from ralphtool.loop.loop import Loop, Parts
 
@@ -444,6 +445,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             log=self.log,
             stop=lambda: self.stop.count > 0,
             box=self._describe_box(place.workspace),
+            blind=set(blind),
             notify=self.notifier.tell,
         )
         if self.settings.run.side_by_side == 1 and self.settings.run.executor == "local":

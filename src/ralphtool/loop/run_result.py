@@ -17,8 +17,9 @@ from ralphtool.specs import remaining
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from ralphtool.judging.receipt import Receipt
     from ralphtool.loop.budget import Budget
     from ralphtool.loop.change import Change
     from ralphtool.record.change_state import StoryState
@@ -41,7 +42,8 @@ def conclude(
     """`tip` is the last check; `accepts_unproven` stands for `[proof] accept = "unproven"`."""
     stories = change.stories()
     done = change.done(stories)
-    rows = tuple(_build_row(change, budget, story, is_open=story.id not in done) for story in stories)
+    claims = {id: one for id, one in change.read_receipts().items() if id in done}
+    rows = tuple(_build_row(change, budget, story, claims, is_open=story.id not in done) for story in stories)
     is_done = bool(rows) and all(row.state == "done" or row.optional for row in rows)
     doubts = _list_doubts(rows, tip)
     is_doubtful = (tip is not None and not tip.ok) or (bool(doubts) and not accepts_unproven)
@@ -75,10 +77,10 @@ def _list_doubts(rows: Sequence[StoryAfter], tip: LastCheck | None) -> list[str]
 # --- stories ----------------------------------------------------------------------------------------
 
 
-def _build_row(change: Change, budget: Budget, story: Story, *, is_open: bool) -> StoryAfter:
-    state = change.change_state.story(story.id)
-    commit = change.workspace.checkpoints().get(story.id)
-    proof = "" if is_open else _find_proof(change, state, story, commit)
+def _build_row(
+    change: Change, budget: Budget, story: Story, claims: Mapping[str, Receipt], *, is_open: bool
+) -> StoryAfter:
+    state, claim = change.change_state.story(story.id), claims.get(story.id)
     return StoryAfter(
         id=story.id,
         title=story.title,
@@ -89,9 +91,9 @@ def _build_row(change: Change, budget: Budget, story: Story, *, is_open: bool) -
         failure=state.guidance if is_open else "",
         entry=state.entry,
         question=questions.path_of(change.root, state.question.name) if state.question else None,
-        commit=commit,
-        proof=proof,
-        proof_why=state.proof.why if state.proof and state.proof.state == proof else "",
+        commit=change.workspace.checkpoints().get(story.id),
+        proof="" if is_open else claim.state if claim else "ticked",
+        proof_why=claim.why if claim else "",
         **budget.totals_of(story.id).as_dict(),
     )
 
@@ -100,21 +102,6 @@ def _explain_open(story: Story, state: StoryState) -> str:
     if not specs.can_be_handed_out(story):
         return f"it {remaining.explain_held(story)}"
     return state.decision.reason if state.decision else ""
-
-
-def _find_proof(change: Change, state: StoryState, story: Story, commit: str | None) -> str:
-    """What the "done" of a story claims. A receipt is about one commit: on another branch it means nothing.
-
-    Empty for a story that was done by a version that wrote no receipts.
-    """
-    receipt = state.proof
-    if receipt and receipt.state == "accepted":
-        return receipt.state
-    if commit is not None:
-        return receipt.state if receipt and receipt.commit in (None, commit) else ""
-    if change.workspace.branch is not None or change.history.last_entry(change.prd_id(story.id)) is None:
-        return "ticked"
-    return receipt.state if receipt else ""
 
 
 def _describe_state(state: StoryState) -> str:

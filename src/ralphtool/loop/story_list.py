@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool import specs
 from ralphtool.errors import SpecError, shorten
-from ralphtool.record import change_state
+from ralphtool.record import change_state, receipts
 from ralphtool.record.event_parts import StoryBefore
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _LONGEST_ID = 180  # it becomes part of file names and refs
 
 def list_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
     """The state of each story."""
-    stands = change_state.load(root, spec.change)
+    stands, claims = change_state.load(root, spec.change), receipts.read_receipts(root, spec.change)
     return tuple(
         StoryBefore(
             id=story.id,
@@ -29,7 +29,7 @@ def list_stories(root: str, spec: Spec) -> tuple[StoryBefore, ...]:
             state=_describe_state(story, stands.stories.get(story.id)),
             optional=story.optional,
             depends_on=tuple(story.depends_on),
-            proof=_find_proof(story, stands.stories.get(story.id)),
+            proof=claims[story.id].state if story.done and story.id in claims else "",
         )
         for story in spec.stories()
     )
@@ -41,10 +41,6 @@ def _describe_state(story: Story, state: StoryState | None) -> str:
     if state and state.question:
         return "waiting"
     return "skipped" if state and state.decision and state.decision.action == "skip" else "open"
-
-
-def _find_proof(story: Story, state: StoryState | None) -> str:
-    return state.proof.state if story.done and state and state.proof else ""
 
 
 def list_prd_ids(spec: Spec) -> list[str]:

@@ -101,6 +101,7 @@ class ChangeState(Struct, kw_only=True):
     paused: bool = False
     told: list[str] = []  # a human's guidance for all stories
     plan: str = ""  # the commit of the user's plan when an edit was last applied
+    finished: dict[str, Receipt] = {}  # of stories whose work `ralphtool finish` merged: their branch is gone
     heeded: list[str] = []  # ids of applied steering commands, until their files are removed
 
     def story(self, id: str) -> StoryState:

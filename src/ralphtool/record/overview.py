@@ -117,7 +117,8 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             stories = read.stories(completed)
             one.warnings = specs.list_warnings(read)
         one.count(stories, completed if lock else ())
-        _add_state(one, root, stories)
+        is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
+        _add_state(one, root, stories, is_begun=is_begun)
     except RalphError as error:
         one.problem = str(error)
     except OSError as error:
@@ -127,20 +128,19 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     return one
 
 
-def _add_state(one: Overview, root: str, stories: Sequence[Story]) -> None:
+def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: bool) -> None:
     """Adds what the done stories claim, and what needs an answer. Nothing if the state can't be read: `ralphtool
     doctor` says why."""
-    if not os.path.exists(layout.change_state(root, one.name)):
+    if not is_begun:
         return
-    from ralphtool.record import questions  # not needed for a change that was never run
+    from ralphtool.record import questions, receipts  # not needed for a change that was never run
 
     try:
-        states = questions.load_change_state(root, one.name).get("stories", {})
+        found = receipts.read_receipts(root, one.name)
         asked = questions.list_open(root, one.name)
     except RalphError:
         return
-    receipts = [states.get(story.id, {}).get("proof") for story in stories if story.done]
-    one.proofs = count_states(str(receipt.get("state")) for receipt in receipts if isinstance(receipt, dict))
+    one.proofs = count_states(found[story.id].state for story in stories if story.done and story.id in found)
     one.waiting = sum(question.answer is None for question in asked)
 
 

@@ -210,8 +210,11 @@ class Workspace(Protocol):
         """The tree of a kept attempt on top of the last checkpoint. `ref` says where the spec is."""
         ...
 
-    def revert(self, story: str, ref: str) -> RevertedTree:
-        """The tree of the last checkpoint without a story's work, and without later work that then conflicts."""
+    def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:
+        """The tree of the last checkpoint without a story's work, and without later work that then conflicts.
+
+        `lost` is the story's commit, if the branch no longer has it as a checkpoint.
+        """
         ...
 
     def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:

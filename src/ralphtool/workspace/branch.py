@@ -70,7 +70,8 @@ def _open_repository(root: str) -> Repository | None:
 
 
 class Branches:
-    """The branches of changes, except the one checked out. Git is started once, for any number of changes."""
+    """The branches of changes. The one checked out has its spec in the user's tree. Git is started once, for any number
+    of changes."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -81,14 +82,19 @@ class Branches:
         repository = _find_repository(self._root)
         if repository is None:
             return {}
-        here, refs = repository.head(), repository.refs(layout.BRANCHES)
-        return {ref.removeprefix(layout.BRANCHES): repository for ref in refs if ref != here}
+        return dict.fromkeys(
+            (ref.removeprefix(layout.BRANCHES) for ref in repository.refs(layout.BRANCHES)), repository
+        )
+
+    def has(self, change: str) -> bool:
+        """Whether a change has a branch."""
+        return change in self._by_change
 
     @contextmanager
     def open_spec(self, change: str, ref: str | None) -> Iterator[Spec | None]:
         """The spec as its branch has it, while the block runs; None if there is no such branch."""
         repository = self._by_change.get(change)
-        if repository is None:
+        if repository is None or repository.head() == layout.BRANCHES + change:
             yield None
             return
         with spec_files.copy_spec_files(repository, self._root, change, layout.BRANCHES + change, ref) as folder:

@@ -1,8 +1,14 @@
-"""The stories that have a checkpoint, according to the commits of a branch."""
+"""The stories that have a checkpoint, according to the commits of a branch.
+
+A checkpoint's message notes what its proof claims, and which trees that is about: the one before and the one after the
+story. So a clone knows it too. The note counts only while the commit still makes exactly that change.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ralphtool.core import layout
 
@@ -12,36 +18,108 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
 
 _ARROW = " -> "
+_SHORT = 16  # digits of a tree's id in a message
+_KEYS = ("Change", "Story", "Proof", "Rejected", "Removed", "Renumbered")
+
+
+class Checkpoint(Struct, frozen=True, kw_only=True):
+    """The commit of a story that is done."""
+
+    commit: str
+    trees: tuple[str, str]  # before and after it
+    noted: str = ""  # the proof state in its message, if that is about these trees
 
 
 def read_checkpoints(repository: Repository, change: str) -> dict[str, str]:
     """Each story with its commit, oldest first."""
-    base = repository.resolve(layout.BASE + change)
-    ref = layout.BRANCHES + change
-    one_line = "valueonly,separator=%x2C)"
-    keys = f"%(trailers:key=Ralph-Change,{one_line}%x00%(trailers:key=Ralph-Story,{one_line}"
-    form = "%x00".join(["%H", keys, *map(_build_field, ("Rejected", "Removed", "Renumbered"))])
+    return {story: one.commit for story, one in read_details(repository, change).items()}
+
+
+def read_details(repository: Repository, change: str) -> dict[str, Checkpoint]:
+    """Each story with its checkpoint, oldest first; empty without a branch."""
+    base, ref = repository.resolve(layout.BASE + change), layout.BRANCHES + change
+    if repository.resolve(ref) is None:
+        return {}
+    form = "%x00".join(["%H", "%T", "%P", *map(_build_field, _KEYS)])
     told = repository.text("log", "--reverse", f"--format={form}", f"{base}..{ref}" if base else ref, "--")
-    found: dict[str, str] = {}
-    for line in told.split("\n"):
-        if line.count("\0") == 5:
-            commit, name, story, *more = line.split("\0")
-            found = _apply(found, commit, story, *(one.split("\x1f") for one in more)) if name == change else found
+    rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == len(_KEYS) + 2]
+    trees = {commit: tree for commit, tree, *_ in rows}
+    found: dict[str, Checkpoint] = {}
+    for commit, tree, parents, name, story, proof, *more in rows:
+        if name == change:
+            before = _find_tree(repository, trees, parents.split(" ")[0]) if story else ""
+            made = Checkpoint(commit=commit, trees=(before, tree), noted=_read_note(proof, (before, tree)))
+            found = _apply(found, made, story, *(one.split("\x1f") for one in more))
     return found
+
+
+def _find_tree(repository: Repository, trees: dict[str, str], commit: str) -> str:
+    """Empty if it is unknown: a shallow clone lacks old commits."""
+    if not commit:
+        return repository.empty_tree
+    return trees.get(commit) or (repository.tree_of(commit) if repository.resolve(commit) else "")
 
 
 def _build_field(name: str) -> str:
     """The git format for the values of a trailer that may occur several times."""
-    return f"%(trailers:key=Ralph-{name},valueonly,separator=%x1F)"
+    separator = "%x2C" if name in ("Change", "Story") else "%x1F"
+    return f"%(trailers:key=Ralph-{name},valueonly,separator={separator})"
 
 
 def _apply(
-    found: dict[str, str], commit: str, story: str, rejected: list[str], removed: list[str], renumbered: Iterable[str]
-) -> dict[str, str]:
+    found: dict[str, Checkpoint],
+    made: Checkpoint,
+    story: str,
+    rejected: list[str],
+    removed: list[str],
+    renumbered: Iterable[str],
+) -> dict[str, Checkpoint]:
     names = dict(one.split(_ARROW, 1) for one in renumbered if _ARROW in one)
     gone = {story, *rejected, *removed}
-    left = {names.get(id, id): made for id, made in found.items() if id not in gone}
-    return left | ({story: commit} if story else {})
+    left = {names.get(id, id): one for id, one in found.items() if id not in gone}
+    return left | ({story: made} if story else {})
+
+
+# --- what the proof is about ------------------------------------------------------------------------
+
+
+def build_note(state: str, before: str, after: str) -> str:
+    """The trailer of a checkpoint that says what its proof claims about which change of the files."""
+    return f"Ralph-Proof: {state} {before[:_SHORT]}..{after[:_SHORT]}\n"
+
+
+def _read_note(value: str, trees: tuple[str, str]) -> str:
+    state, _, noted = value.partition(" ")
+    return state if noted == "..".join(tree[:_SHORT] for tree in trees) else ""
+
+
+def is_same_change(repository: Repository, commit: str, other: Checkpoint) -> bool:
+    """Whether a commit makes the same change of the same files, whatever its message says."""
+    found = _read_trees(repository, commit)
+    return found is not None and found == other.trees
+
+
+def is_same_patch(repository: Repository, commit: str, other: Checkpoint) -> bool:
+    """Whether a commit makes the same change, perhaps of other files: a rebase leaves most patches as they are.
+
+    Not `git patch-id`, which ignores whitespace: in some languages that is code."""
+    found = _read_trees(repository, commit)
+    return found is not None and _read_patch(repository, found) == _read_patch(repository, other.trees)
+
+
+def _read_trees(repository: Repository, commit: str) -> tuple[str, str] | None:
+    """The trees before and after a commit; None if this repository does not have it."""
+    told = repository.text("log", "-1", "--format=%T %P", commit, "--", check=False).split(" ")
+    if len(told) < 2 or repository.resolve(told[1]) is None:
+        return None
+    return repository.tree_of(told[1]), told[0]
+
+
+def _read_patch(repository: Repository, trees: tuple[str, str]) -> list[bytes]:
+    """The lines of a patch without the places where it applies."""
+    options = ("-p", "--binary", "--full-index", "--no-renames", "--no-ext-diff", "--no-textconv")
+    lines = repository.run("diff-tree", *options, *trees).split(b"\n")
+    return [b"@@" if line.startswith(b"@@ ") else line for line in lines if not line.startswith(b"index ")]
 
 
 def build_trailers(removed: Iterable[str], renumbered: Iterable[tuple[str, str]]) -> str:

@@ -140,7 +140,7 @@ class Folder:
     def merge_attempt(self, entry: str, ref: str) -> str:
         raise GitError("this project has no git repository, so no attempts are kept, and none can be accepted")
 
-    def revert(self, story: str, ref: str) -> RevertedTree:
+    def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:
         raise GitError(
             f"this project has no git repository, so the work of story {story} can't be reverted: undo it by hand "
             "and untick its boxes"

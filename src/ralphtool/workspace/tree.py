@@ -457,8 +457,16 @@ class Tree:
         except (ChangeNotFound, SpecError, StoryNotFound, TaskNotFound):  # an attempt may have broken it
             return place.edit(place.take_from(tree, self._tip_tree), edit)
 
-    def revert(self, story: str, ref: str) -> RevertedTree:
-        return revert.revert(self._spec_place(ref), self.checkpoints(), story, self.tip)
+    def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:
+        known = self.checkpoints()
+        if story not in known:
+            if not lost or self.repository.resolve(lost) is None:
+                raise GitError(
+                    f"the checkpoint of story {story} is gone from {self.branch}, so its work can't be reverted: undo "
+                    "it by hand, and untick its boxes"
+                )
+            known = {story: lost, **known}
+        return revert.revert(self._spec_place(ref), known, story, self.tip)
 
     def list_changed(self, tree: str) -> list[str]:
         return [printable(one.path) for one in self.repository.changed(self._tip_tree, tree)]

@@ -11,7 +11,7 @@ import msgspec
 from ralphtool import agents
 from ralphtool.core import layout
 from ralphtool.errors import RalphError
-from ralphtool.record import questions, runs
+from ralphtool.record import questions, receipts, runs
 from ralphtool.record.events import Agent, PlanEdited
 from ralphtool.record.follow import Follower
 from ralphtool.record.run_view import RunView
@@ -169,8 +169,8 @@ class WatchedRun:
         if self._is_alive or newest is None or self._newer:
             return None
         stories = questions.load_change_state(self.run.root, self.run.change).get("stories", {})
-        receipts = {id: one.get("proof") for id, one in stories.items()}
-        return {id: str(one.get("state")) if isinstance(one, dict) else "rejected" for id, one in receipts.items()}
+        claims = receipts.read_receipts(self.run.root, self.run.change)
+        return {**dict.fromkeys(stories, "rejected"), **{id: one.state for id, one in claims.items()}}
 
     def _draw(self) -> None:
         began = time.monotonic()

@@ -1,0 +1,199 @@
+"""A branch that the user rewrites after a run: what was proven of other commits is not claimed of the new ones."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lab import Lab
+from loop.shop import TESTS, attempt, make_shop
+
+from ralphtool.record import receipts
+
+GATE = f"{sys.executable} -m pytest -q -p no:cacheprovider"
+TASKS = "## 1. Add one\n\n- [ ] 1.1 Add one()\n\n## 2. Add two\n\n- [ ] 2.1 Add two()\n"
+SOURCE = "def {name}():\n    return 1\n"
+TEST = "from {name} import {name}\n\n\ndef test_{name}():\n    assert {name}() == 1\n"
+
+
+def add(name: str) -> list[dict[str, Any]]:
+    return attempt({f"{name}.py": SOURCE.format(name=name), f"tests/test_{name}.py": TEST.format(name=name)})
+
+
+def make_two(lab: Lab) -> Lab:
+    """Two stories, both proven by their own tests."""
+    make_shop(lab)
+    lab.openspec(TASKS)
+    lab.git("commit", "--quiet", "--all", "--message=two stories")
+    lab.configure(tests=[GATE], accept="held")
+    lab.play({"story": "1", "steps": add("one")}, {"story": "2", "steps": add("two")})
+    assert lab.loop().exit_code == 0
+    assert claims(lab) == {"1": "proven", "2": "proven"}
+    return lab
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    return make_two(Lab(tmp_path_factory.mktemp("made")))
+
+
+@pytest.fixture
+def two(made: Lab, lab: Lab) -> Lab:
+    return lab.copy(made)
+
+
+def claims(lab: Lab) -> dict[str, str]:
+    """What `show`, `list` and the receipts say; all must agree."""
+    shown = lab.run("show", "--json").json["stories"]
+    found = {one["id"]: one["proof"]["state"] for one in shown if one["proof"]}
+    assert {id: one.state for id, one in receipts.read_receipts(str(lab.root), "add-login").items()} == found
+    listed = lab.run("list").stdout
+    assert all((("not proven" if state == "unproven" else state) in listed) for state in found.values())
+    return found
+
+
+def run_again(lab: Lab) -> tuple[int, dict[str, str], dict[str, str]]:
+    """The exit code of a further run, what its stories claim, and why. No agent may have worked."""
+    result = lab.loop()
+    told = lab.events(result)
+    assert not [one for one in told if one["type"] == "iteration_started"]
+    rows = told[-1]["stories"]
+    assert claims(lab) == {one["id"]: one["proof"] for one in rows}
+    return (
+        result.exit_code,
+        {one["id"]: one["proof"] for one in rows},
+        {one["id"]: one["proof_why"] for one in rows},
+    )
+
+
+def rewrite(lab: Lab, *commands: tuple[str, ...]) -> None:
+    lab.git("checkout", "--quiet", "ralph/add-login")
+    for command in commands:
+        lab.git(*command)
+    lab.git("checkout", "--quiet", "main")
+
+
+def rebase(lab: Lab) -> None:
+    lab.write("other.txt", "other\n")
+    lab.git("add", "other.txt")
+    lab.git("commit", "--quiet", "--message=other")
+    rewrite(lab, ("rebase", "--quiet", "main"))
+
+
+def test_a_rebased_story_is_held_once_the_gates_have_run_there(two: Lab) -> None:
+    rebase(two)
+    assert claims(two) == {"1": "unproven", "2": "unproven"}
+    assert run_again(two) == (0, {"1": "held", "2": "held"}, {"1": "", "2": ""})
+    proofs = [one["receipt"] for one in two.events() if one["type"] == "proof"]
+    assert receipts.MOVED_BEFORE in proofs[-1]["told"][-1]
+
+
+def test_a_rebased_story_is_not_held_by_red_gates_or_by_none(two: Lab) -> None:
+    rebase(two)
+    two.configure(accept="held")
+    unproven = {"1": "unproven", "2": "unproven"}
+    assert run_again(two) == (1, unproven, dict.fromkeys("12", receipts.MOVED))
+    two.configure(tests=["true"], accept="held")  # not the gates that were green for them
+    assert run_again(two) == (1, unproven, dict.fromkeys("12", receipts.MOVED))
+    two.configure(tests=[GATE], accept="held")
+    two.write("tests/test_cart.py", TESTS.replace("== 3", "== 4"))
+    two.git("commit", "--quiet", "--all", "--message=red")
+    rewrite(two, ("rebase", "--quiet", "main"))
+    assert run_again(two)[:2] == (1, unproven)
+
+
+def test_an_unproven_story_stays_unproven(lab: Lab) -> None:
+    lab.repository(tasks=TASKS, accept="held").play({"story": "1", "steps": add("one")}, default=add("two"))
+    assert lab.loop().exit_code == 1
+    rebase(lab)
+    assert run_again(lab) == (1, dict.fromkeys("12", "unproven"), dict.fromkeys("12", "there is no gate"))
+
+
+def test_other_code_under_the_same_message_is_not_proven(two: Lab) -> None:
+    two.git("checkout", "--quiet", "ralph/add-login")
+    two.write("two.py", "def two():\n    return 1 if True else 2\n")
+    two.git("commit", "--quiet", "--all", "--amend", "--no-edit")
+    two.git("checkout", "--quiet", "main")
+    assert run_again(two) == (1, {"1": "proven", "2": "unproven"}, {"1": "", "2": receipts.REWRITTEN})
+    assert two.run("accept", "2").exit_code == 0
+    assert run_again(two)[:2] == (0, {"1": "proven", "2": "accepted"})
+    two.git("checkout", "--quiet", "ralph/add-login")
+    two.write("two.py", "def two():\n        return 1 if True else 2\n")  # whitespace is code
+    two.git("commit", "--quiet", "--all", "--amend", "--no-edit")
+    two.git("checkout", "--quiet", "main")
+    assert run_again(two)[:2] == (1, {"1": "proven", "2": "unproven"})
+
+
+def test_another_message_about_the_same_change_keeps_the_proof(two: Lab) -> None:
+    message = two.git("log", "-1", "--format=%B", "ralph/add-login")
+    rewrite(two, ("commit", "--quiet", "--amend", f"--message=Better words\n\n{message}"))
+    assert run_again(two)[:2] == (0, {"1": "proven", "2": "proven"})
+
+
+def test_a_clone_and_another_worktree_know_the_proof_from_the_commits(two: Lab) -> None:
+    two.git("worktree", "add", "--quiet", "--detach", "../worktree", "main")
+    two.git("clone", "--quiet", "--config=user.name=A", "--config=user.email=a@example.org", ".", "../clone")
+    two.git("-C", "../clone", "branch", "--quiet", "ralph/add-login", "origin/ralph/add-login")
+    for name in ("worktree", "clone"):
+        other = copy.copy(two)
+        other.root = two.root.parent / name
+        other.write(".ralph/config.toml", two.read(".ralph/config.toml"))
+        assert claims(other) == {"1": "proven", "2": "proven"}
+        assert run_again(other)[:2] == (0, {"1": "proven", "2": "proven"})
+    rebase(other)  # there is no receipt that could follow
+    assert run_again(other) == (1, dict.fromkeys("12", "unproven"), dict.fromkeys("12", receipts.UNKNOWN))
+
+
+@pytest.mark.parametrize("way", ["amend", "squash"])
+def test_a_story_whose_checkpoint_is_gone_is_not_done_again(two: Lab, way: str) -> None:
+    if way == "amend":
+        rewrite(two, ("commit", "--quiet", "--amend", "--message=feat: two"))
+    else:
+        rewrite(two, ("reset", "--quiet", "--soft", "main"), ("commit", "--quiet", "--message=squashed"))
+    gone = {"2"} if way == "amend" else {"1", "2"}
+    expected = {id: "unproven" if id in gone else "proven" for id in "12"}
+    assert run_again(two) == (1, expected, {id: receipts.GONE if id in gone else "" for id in "12"})
+    assert two.run("accept", "2").exit_code == 0
+    assert run_again(two)[1]["2"] == "accepted"
+
+
+def test_a_story_whose_checkpoint_is_gone_can_be_rejected(two: Lab) -> None:
+    rewrite(two, ("commit", "--quiet", "--amend", "--message=feat: two"))
+    rejected = two.run("reject", "2", "--why", "no")
+    assert rejected.exit_code == 0, rejected.stderr
+    assert "two.py" not in two.git("ls-tree", "-r", "--name-only", "ralph/add-login")
+    assert claims(two) == {"1": "proven"}
+
+
+# --- after `finish` ---------------------------------------------------------------------------------
+
+
+def test_work_that_was_finished_unproven_is_accepted_not_ticked(lab: Lab) -> None:
+    lab.repository(tasks=TASKS, accept="held").play({"story": "1", "steps": add("one")}, default=add("two"))
+    lab.loop("--max-iterations", "1")
+    finished = lab.run("finish", "add-login", "--merge")
+    assert "story 1" in finished.stdout
+    assert "as it is" in finished.stdout
+    result = lab.loop()
+    rows = {one["id"]: (one["proof"], one["proof_why"]) for one in lab.events(result)[-1]["stories"]}
+    assert rows["1"] == ("accepted", "you finished the change with it")
+    assert claims(lab) == {"1": "accepted", "2": "unproven"}
+
+
+@pytest.mark.parametrize("way", ["--merge", "--squash"])
+def test_work_that_was_finished_proven_stays_proven(lab: Lab, way: str, tmp_path: Path) -> None:
+    make_shop(lab)
+    lab.openspec(TASKS)
+    lab.git("commit", "--quiet", "--all", "--message=two stories")
+    lab.configure(tests=[GATE], accept="held")
+    lab.play({"story": "1", "steps": add("one")}, {"story": "2", "steps": add("two")})
+    lab.loop("--max-iterations", "1")
+    assert lab.run("finish", "add-login", way).exit_code == 0
+    lab.git("commit", "--quiet", "--allow-empty", "--message=finished")
+    result = lab.loop()
+    assert result.exit_code == 0
+    assert {one["id"]: one["proof"] for one in lab.events(result)[-1]["stories"]} == {"1": "proven", "2": "proven"}
+    assert claims(lab) == {"1": "proven", "2": "proven"}
