@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralphtool.core import files, secrets, session
+from ralphtool.core import files, layout, secrets, session
 from ralphtool.record import events
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ralphtool.record.events import Event
 
 _BLOCK = 1 << 20
@@ -37,6 +40,10 @@ class Log:
 
     def close(self) -> None:
         os.close(self._fd)
+
+    @property
+    def is_empty(self) -> bool:
+        return os.fstat(self._fd).st_size == 0
 
     def restore(self) -> bool:
         """Restores the file if it was removed or replaced; returns whether it was. The open file is still complete."""
@@ -71,6 +78,21 @@ class Log:
         line = msgspec.json.encode(fields) + b"\n"
         with self._lock:
             files.write_fd(self._fd, line)
+
+
+@contextmanager
+def open_log(root: str, run: str) -> Iterator[Log]:
+    """The record of a run. An error before its first event means that the run was refused: then it leaves no record,
+    and the newest run is still the one before."""
+    log = Log(layout.events(root, run))
+    try:
+        yield log
+    except BaseException:
+        if log.is_empty:
+            files.clear(layout.run(root, run))
+        raise
+    finally:
+        log.close()
 
 
 class LaneLog(Log):

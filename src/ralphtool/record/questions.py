@@ -153,7 +153,7 @@ def turn(path: str) -> files.FileLock:
 
 
 def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
-    """The open questions of one change or of all."""
+    """The open questions of one change or of all. A story that the next run will skip or try again needs no answer."""
     return [one for name in ([change] if change else _list_changes(root)) for one in _list_of_change(root, name)]
 
 
@@ -175,9 +175,17 @@ def _list_changes(root: str) -> list[str]:
 
 
 def _list_of_change(root: str, change: str) -> Iterator[OpenQuestion]:
-    for story, fields in load_change_state(root, change).get("stories", {}).items():
-        if fields.get("question"):
-            yield OpenQuestion(root, change, story, fields["question"])
+    state = load_change_state(root, change)
+    asked = {story: one["question"] for story, one in state.get("stories", {}).items() if one.get("question")}
+    if not asked:
+        return
+    from ralphtool.record import steering  # which needs this module
+
+    sent = steering.list_pending(root, change, state.get("heeded") or ())
+    decided = {one.story for one in sent if one.action in ("skip", "retry")}
+    for story, fields in asked.items():
+        if story not in decided:
+            yield OpenQuestion(root, change, story, fields)
 
 
 def load_change_state(root: str, change: str) -> dict[str, Any]:

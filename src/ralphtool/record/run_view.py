@@ -303,9 +303,7 @@ class RunView:
 
     def _apply_reopening(self, event: Reopened) -> None:
         story, why = self._find_story(event.story), trim(event).why
-        story.commit, story.was_done, story.tasks_done = "", False, 0
-        story.set_proof("")
-        story.settle("open", f"you rejected it{why and f': {why}'}")
+        story.reopen(f"you rejected it{why and f': {why}'}")
 
     def _apply_plan(self, event: PlanEdited) -> None:
         """Moves the state of stories to their new ids."""
@@ -337,13 +335,8 @@ class RunView:
         self._add_occurrence(event)
         if event.action in ("pause", "resume"):
             self.is_pause_requested = event.action == "pause"
-        story = self.stories.get((event.story or "")[:_ID])
-        if story is None or story.state == "done":  # a done story can't be skipped or retried
-            return
-        if event.action == "skip":
-            story.settle("skipped", f"you skipped it{event.text and f': {event.text}'}")
-        elif event.action == "retry":
-            story.settle("open", "you asked to try it again; it is next")
+        if story := self.stories.get((event.story or "")[:_ID]):
+            story.steer(event.action, event.text)
 
     def _apply_setup(self, event: Setup) -> None:
         if not event.ok:

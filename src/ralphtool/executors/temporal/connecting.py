@@ -34,7 +34,7 @@ def require_temporal() -> None:
     try:
         import temporalio.client  # noqa: F401
     except ImportError:
-        raise UsageError('workers need one more package: pip install "ralphtool[temporal]"') from None
+        raise UsageError('workers need one more package: `pip install "ralphtool[temporal]"`') from None
 
 
 async def connect(settings: ExecutorSettings, *, identity: str) -> Client:

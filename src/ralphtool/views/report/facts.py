@@ -231,6 +231,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     gates: tuple[str, ...]  # the commands
     knowledge: RunKnowledge
     next: tuple[ReportStep, ...]
+    since: tuple[ReportOccurrence, ...] = ()  # what people have decided since it ended
+    newer: str = ""  # the newest run of the change, if it is a later one
     tip: ReportCheck | None = None
     left_out: int = 0  # events omitted for lack of room
     is_cut_short: bool = False  # an error ended it, or its process died

@@ -34,10 +34,28 @@ def build_answer_command(story: ReportStory) -> str:
     return f'ralphtool answer {option}{shlex.quote(story.id)} "…"'
 
 
-def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, str]:
-    """The commands that accept and reject a story that is not proven."""
+def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, ...]:
+    """The commands that accept and reject a story that is not proven; none if a later run may have changed it."""
+    if facts.newer:
+        return ()
     about = f"{shlex.quote(story.id)} --change {shlex.quote(facts.change)}"
     return f"ralphtool accept {about}", f'ralphtool reject {about} --why "…"'
+
+
+SINCE_TITLE = "Your decisions since it ended"
+_SINCE = {
+    "accept": "accepted {}",
+    "reject": "rejected {}",
+    "skip": "skipped {}",
+    "retry": "asked to try {} again",
+    "guide": "sent guidance for {}",
+}
+
+
+def describe_decision_since(action: str, story: str, text: str) -> str:
+    """As in `you rejected story 1: it logs passwords`."""
+    told = _SINCE.get(action, f"{action} {{}}").format(f"story {story}" if story else "all stories")
+    return f"you {told}{text and f': {text}'}"
 
 
 def describe_ending(facts: Facts) -> str:

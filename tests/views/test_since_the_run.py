@@ -1,0 +1,181 @@
+"""What people decided after a run: its report tells that, and every view agrees on the state of the stories."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import struct
+import subprocess
+import termios
+from typing import Any
+
+import pytest
+from lab import DONE, Lab
+from project import COMMAND
+
+FOUR = "".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Make it\n\n" for number in range(1, 5))
+ASKS: list[dict[str, Any]] = [{"blocked": "STRIPE_API_KEY is not set"}]
+
+
+@pytest.fixture(scope="module")
+def made_asked(tmp_path_factory: pytest.TempPathFactory) -> Lab:
+    lab = Lab(tmp_path_factory.mktemp("asked")).repository(FOUR, accept="held")
+    lab.play({"story": "4", "steps": ASKS}, default=DONE)
+    assert lab.loop().exit_code == 1
+    return lab
+
+
+@pytest.fixture
+def asked(made_asked: Lab, lab: Lab) -> Lab:
+    """Three stories are done, not proven; the fourth needs an answer."""
+    return lab.copy(made_asked)
+
+
+def facts(lab: Lab, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = lab.run("report", "--json", *arguments).json
+    return found
+
+
+def states(lab: Lab, *arguments: str) -> list[tuple[str, str]]:
+    return [(one["state"], one["proof"]) for one in facts(lab, *arguments)["stories"]]
+
+
+def decide(lab: Lab, *arguments: str) -> None:
+    done = lab.run(*arguments)
+    assert done.exit_code == 0, done.stderr
+
+
+def test_a_report_tells_what_was_decided_since_its_run(asked: Lab) -> None:
+    before = states(asked)
+    assert (before[0], before[3][0]) == (("done", "unproven"), "waiting")
+    decide(asked, "reject", "1", "--why", "it logs passwords")
+    decide(asked, "accept", "2")
+    decide(asked, "skip", "4", "--why", "later")
+    told = facts(asked)
+    assert states(asked) == [("open", ""), ("done", "accepted"), ("done", "unproven"), ("skipped", "")]
+    assert told["stories"][0]["why"] == "you rejected it: it logs passwords"
+    assert told["verdict"].startswith("2 of 4 stories are done: 1 accepted by you, 1 done, not proven")
+    assert [one["text"] for one in told["since"]] == [
+        "you rejected story 1: it logs passwords",
+        "you accepted story 2",
+        "you skipped story 4: later",
+    ]
+    assert [one["run"] for one in told["next"]] == [
+        f"ralphtool explain {asked.endings()[2][0]}",
+        "ralphtool accept 3",
+        'ralphtool reject 3 --why "…"',
+        "ralphtool retry 4",
+        "ralphtool run add-login",
+    ]
+    assert told["ended"] - told["began"] == pytest.approx(told["seconds"])
+    for form in ("markdown", "html"):
+        text = asked.run("report", "--format", form, "--output", "-").stdout
+        assert "you rejected story 1: it logs passwords" in text
+        assert "ralphtool accept 2" not in text
+        assert 'ralphtool answer 4 "…"' not in text
+    junit = asked.run("report", "--format", "junit").stdout
+    assert 'skipped="2"' in junit
+    assert 'errors="0"' in junit
+
+
+def test_a_run_whose_last_story_is_accepted_is_done(asked: Lab) -> None:
+    for story in ("1", "2", "3"):
+        decide(asked, "accept", story)
+    assert facts(asked)["state"] == "unfinished"
+    decide(asked, "skip", "4")
+    assert facts(asked)["state"] == "unfinished", "it is not optional"
+    decide(asked, "retry", "4")
+    assert [one["state"] for one in facts(asked)["stories"]] == ["done", "done", "done", "open"]
+    asked.play(default=DONE)
+    asked.loop()
+    assert facts(asked)["state"] == "unproven"
+    decide(asked, "accept", "4")
+    told = facts(asked)
+    assert (told["state"], told["reason"]) == ("done", "")
+    assert [one["run"] for one in told["next"]] == [
+        "git log -p HEAD..ralph/add-login",
+        "ralphtool finish add-login --squash",
+    ]
+    decide(asked, "reject", "4")
+    told = facts(asked)
+    assert (told["state"], told["reason"]) == ("unfinished", "")
+    assert [one["run"] for one in told["next"]] == ["ralphtool run add-login"]
+
+
+@pytest.mark.parametrize("action", ["skip", "retry"])
+def test_a_skipped_or_retried_story_needs_no_answer_anywhere(asked: Lab, action: str) -> None:
+    assert "needs your answer" in asked.run("show", "add-login").stdout
+    decide(asked, action, "4")
+    assert not any(one["story"] == "4" for one in asked.run("questions", "--json").json["questions"])
+    for command in (["list"], ["show", "add-login"], ["report"]):
+        assert 'answer 4 "…"' not in asked.run(*command).stdout
+    assert "4. Story 4 0/1  (needs your answer" not in asked.run("show", "add-login").stdout
+
+
+def test_the_report_of_an_older_run_tells_the_decisions_and_leads_to_the_newest(asked: Lab) -> None:
+    [old] = [one["id"] for one in asked.run("runs", "--json").json["runs"]]
+    decide(asked, "reject", "1", "--why", "it logs passwords")
+    decide(asked, "skip", "4")
+    asked.play(default=DONE)
+    asked.loop()
+    told = facts(asked, old)
+    newest = asked.run("runs", "--json").json["runs"][0]["id"]
+    assert (told["newer"], facts(asked)["newer"]) == (newest, "")
+    assert [one["text"] for one in told["since"]] == [
+        "you rejected story 1: it logs passwords",
+        "you skipped story 4",
+    ]
+    assert [one["run"] for one in told["next"]] == ["ralphtool report add-login"]
+    assert "ralphtool accept" not in asked.run("report", old).stdout
+    assert facts(asked)["since"] == []
+
+
+def test_explain_tells_that_a_story_was_rejected(asked: Lab) -> None:
+    assert "Since then" not in asked.run("explain", "1").stdout
+    decide(asked, "reject", "1", "--why", "it logs passwords")
+    told = asked.run("explain", "1").stdout
+    assert "Since then\n  you rejected it: it logs passwords; story 1 is open again\n" in told
+    assert asked.run("explain", "1", "--json").json["since"] == [
+        "you rejected it: it logs passwords; story 1 is open again"
+    ]
+    decide(asked, "skip", "4")
+    assert "Since then\n  you skipped it\n" in asked.run("explain", "4").stdout
+
+
+def in_terminal(lab: Lab, *arguments: str) -> str:
+    own, its = pty.openpty()
+    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 100, 0, 0))
+    process = subprocess.Popen([COMMAND, *arguments], cwd=lab.root, env=lab.env, stdin=subprocess.DEVNULL, stdout=its)
+    os.close(its)
+    told = b""
+    try:
+        while block := os.read(own, 1 << 16):
+            told += block
+    except OSError:
+        pass  # how the end of a terminal looks
+    process.wait()
+    os.close(own)
+    return told.decode()
+
+
+def test_a_terminal_shows_no_backslashes_of_markdown(asked: Lab) -> None:
+    decide(asked, "accept", "2", "--why", r"a_b _c_ <d> `e\*f` g\h *i*")
+    assert r"a_b \_c\_ \<d\> `e\*f` g\\h \*i\*" in asked.run("report").stdout
+    assert r"a_b _c_ <d> `e\*f` g\h *i*" in " ".join(in_terminal(asked, "report").split())
+
+
+def test_a_run_that_is_refused_leaves_no_record(asked: Lab) -> None:
+    """Without the package of the workers, or without a server, as here."""
+    before = facts(asked), asked.run("runs").stdout
+    config = asked.read(".ralph/config.toml")
+    asked.write(".ralph/config.toml", f'{config}\n[executor]\naddress = "127.0.0.1:1"\n')
+    for arguments in ((), ("--format", "json")):
+        refused = asked.run("run", "add-login", "--executor", "temporal", "--agent-command", "true", *arguments)
+        assert refused.exit_code in (1, 2), refused.stderr
+    told = json.loads(refused.stdout)
+    assert (told["result"], told["run"], told["paths"]["record"]) == ("refused", None, None)
+    assert (facts(asked), asked.run("runs").stdout) == before
+    assert [name for name in os.listdir(asked.root / ".ralph/runs") if name != ".gitignore"] == [before[0]["run"]]
+    assert asked.run("logs", "add-login:1").exit_code == 0
