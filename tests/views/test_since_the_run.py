@@ -15,6 +15,9 @@ import pytest
 from lab import DONE, Lab
 from project import COMMAND
 
+from ralphtool.record import change_state
+from ralphtool.record.change_state import Question
+
 FOUR = "".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Make it\n\n" for number in range(1, 5))
 ASKS: list[dict[str, Any]] = [{"blocked": "STRIPE_API_KEY is not set"}]
 
@@ -179,3 +182,49 @@ def test_a_run_that_is_refused_leaves_no_record(asked: Lab) -> None:
     assert (facts(asked), asked.run("runs").stdout) == before
     assert [name for name in os.listdir(asked.root / ".ralph/runs") if name != ".gitignore"] == [before[0]["run"]]
     assert asked.run("logs", "add-login:1").exit_code == 0
+
+
+# --- counts -----------------------------------------------------------------------------------------
+
+
+def test_an_accepted_attempt_is_no_further_attempt(asked: Lab) -> None:
+    decide(asked, "accept", "4")
+    assert len(asked.endings()) == 5
+    assert "all runs together" not in asked.run("report").stdout
+    asked.play(default=DONE)
+    decide(asked, "reject", "1")
+    asked.loop()
+    told = facts(asked)
+    assert "all runs together: 2 runs, 5 attempts, " in asked.run("report").stdout
+    of_all = [one["seconds"] for one in asked.run("runs", "--json").json["runs"]]
+    assert told["knowledge"]["seconds"] == pytest.approx(sum(of_all), abs=0.01)
+
+
+def test_the_totals_have_the_attempts_of_all_runs_even_if_a_record_names_no_stories(asked: Lab) -> None:
+    run = facts(asked)["run"]
+    empty = f"{run[:-20]}29991231-235959-abcd"
+    end = {"at": "2999-12-31T23:59:59.000000Z", "type": "run_ended", "result": "unfinished", "reason": "refused"}
+    asked.write(f".ralph/runs/{empty}/events.jsonl", json.dumps(end, separators=(",", ":")) + "\n")
+    assert facts(asked)["run"] == empty
+    assert "all runs together: 2 runs, 4 attempts, " in asked.run("report").stdout
+
+
+def test_a_list_counts_stories_as_the_summary_of_the_run_does(asked: Lab) -> None:
+    summary = asked.run("watch").stdout.splitlines()[1]
+    assert "3 of 4 stories are done: 3 done, not proven" in summary
+    assert "; 1 needs your answer." in summary
+    assert "1 story needs your answer: `ralphtool questions`" in asked.run("list").stdout
+    current = change_state.load(str(asked.root), "add-login")
+    current.story("1").question = Question("add-login-1.md", "## Why\n\nthere is no gate")
+    change_state.save(str(asked.root), "add-login", current)
+    listed = asked.run("list").stdout
+    assert "1 story needs your answer, 1 story is done, not proven: `ralphtool questions`" in listed
+    assert len(asked.run("questions", "--json").json["questions"]) == 2
+
+
+def test_ticks_of_an_attempt_that_failed_are_undone_in_every_view(lab: Lab) -> None:
+    lab.repository(FOUR, attempts=1).play({"story": "4", "steps": [{"tick": "all"}, *ASKS]}, default=DONE)
+    lab.loop()
+    assert "4. Story 4 0/1" in lab.run("show", "add-login").stdout
+    story = facts(lab)["stories"][3]
+    assert (story["state"], story["tasks_done"], story["tasks_total"]) == ("waiting", 0, 1)

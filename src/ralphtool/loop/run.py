@@ -291,17 +291,15 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     def execute(self, notices: Sequence[str]) -> RunEnded:
         """The result of the run, which is also the last event of the record."""
         try:
-            result = self._work(notices)
-            self._record_end(result)
+            return self._record_end(self._work(notices))
         except (RalphError, OSError) as error:
             told = from_os_error(error) if isinstance(error, OSError) else error
             self._record_end(RunEnded(result="unfinished", reason=str(told)))
             raise
         finally:
             self.notifier.close()
-        return result
 
-    def _record_end(self, end: RunEnded) -> None:
+    def _record_end(self, end: RunEnded) -> RunEnded:
         """A run that was refused before it started has no record: only the notification reports it."""
         is_refused = self.log.is_empty
         news = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "tip", "spent")}
@@ -309,10 +307,10 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         not_told = self.notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **news)
         failed = self.notifier.finish(lambda: self.stop.count > before)
         if is_refused:
-            return
+            return end
         for trouble in filter(None, (not_told, failed)):
             self.log.note(events.Notice(text=trouble))
-        self.log.add(end)
+        return self.log.end(end)
 
     def _work(self, notices: Sequence[str]) -> RunEnded:
         commands = gate_commands.find_commands(self.root)

@@ -138,10 +138,8 @@ def complete(ended: RunEnded, record: str) -> RunEnded:
 
 
 def _add_gates(spent: Totals, gates: Sequence[Gate]) -> Totals:
-    """The first trial of the gates is over before the time of the loop begins; the last check is part of that."""
-    whole, trial = (sum(one.seconds for one in gates if one.when not in left_out) for left_out in ((), ("tip",)))
-    seconds, gate_seconds = (spent.seconds or 0.0) + trial, (spent.gate_seconds or 0.0) + whole
-    return structs.replace(spent, seconds=round(seconds, 3), gate_seconds=round(gate_seconds, 3))
+    seconds = (spent.gate_seconds or 0.0) + sum(one.seconds for one in gates)
+    return structs.replace(spent, gate_seconds=round(seconds, 3))
 
 
 # --- advice -----------------------------------------------------------------------------------------
@@ -153,5 +151,5 @@ def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -
     yield from advice.advise_on_stories(change.name, rows, named, accused)
     if not is_done:
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
-    elif change.workspace.branch and (repository := Repository.find(change.root)):
-        yield from advice.advise_on_branch(repository, change.name)
+    elif change.workspace.branch:
+        yield from advice.advise_on_branch(Repository.find(change.root), change.name)

@@ -52,10 +52,11 @@ def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterat
         yield NextStep(say=f"try story {id} again", run=f"ralphtool retry {id}{named}")
 
 
-def advise_on_branch(repository: Repository, change: str) -> Iterator[NextStep]:
+def advise_on_branch(repository: Repository | None, change: str) -> Iterator[NextStep]:
     """Every story is done, and the work is on the branch of the change."""
-    since = "HEAD.." if repository.resolve(layout.BASE + change) else ""  # without a commit before, all of it is new
+    is_all_new = repository is not None and not repository.resolve(layout.BASE + change)  # there was no commit before
+    since = "" if is_all_new else "HEAD.."
     yield NextStep(say="review the work", run=f"git log -p {since}{layout.branch(change)}")
     yield NextStep(say="stage it in your working tree", run=f"ralphtool finish {change} --squash")
-    if repository.text("remote", check=False):
+    if repository is not None and repository.text("remote", check=False):
         yield NextStep(say="or open a pull request", run=f"ralphtool finish {change} --pr")

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
 from ralphtool.core import files, layout, secrets, session
 from ralphtool.record import events
@@ -19,7 +21,7 @@ from ralphtool.record import events
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ralphtool.record.events import Event
+    from ralphtool.record.events import Event, RunEnded
 
 _BLOCK = 1 << 20
 
@@ -30,6 +32,7 @@ class Log:
     def __init__(self, path: str) -> None:
         self.path = path
         self.iteration = events.IterationStarted()  # the last to begin
+        self._began = ""  # the time of the first event
         self._lock = threading.Lock()
         self._secrets = secrets.list_values()
         self._fd = self._open()
@@ -60,9 +63,19 @@ class Log:
             os.close(lost)
         return True
 
-    def add(self, event: Event) -> None:
+    def end(self, event: RunEnded) -> RunEnded:
+        """Adds the last event, with the time since the first: so all views show the same duration of the run."""
+        at = session.now()
+        began, ended = (datetime.fromisoformat(one) for one in (self._began or at, at))
+        if event.spent.seconds is not None:
+            seconds = round(max(0.0, (ended - began).total_seconds()), 3)
+            event = structs.replace(event, spent=structs.replace(event.spent, seconds=seconds))
+        self.add(event, at)
+        return event
+
+    def add(self, event: Event, at: str = "") -> None:
         """Adds an event that others may rely on: it is on disk when this returns."""
-        self.note(event)
+        self.note(event, at)
         os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
 
     def note(self, event: Event, at: str = "") -> None:
@@ -72,7 +85,9 @@ class Log:
         """
         if isinstance(event, events.IterationStarted):
             self.iteration = event
-        fields = events.encode_fields(event, at or session.now())
+        at = at or session.now()
+        self._began = self._began or at
+        fields = events.encode_fields(event, at)
         if self._secrets:
             fields = secrets.mask(msgspec.to_builtins(fields), self._secrets)
         line = msgspec.json.encode(fields) + b"\n"
@@ -109,9 +124,9 @@ class LaneLog(Log):
     def restore(self) -> bool:
         return self._log.restore()
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, at: str = "") -> None:
         self._keep(event)
-        self._log.add(event)
+        self._log.add(event, at)
 
     def note(self, event: Event, at: str = "") -> None:
         self._keep(event)

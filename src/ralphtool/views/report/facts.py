@@ -197,9 +197,10 @@ class RunKnowledge(Struct, frozen=True):
     learnt: tuple[NewLearning, ...] = ()
     shown: tuple[ShownLearning, ...] = ()
     entries: int = 0  # attempts at the change's stories, in all runs
-    seconds: float = 0.0  # of these attempts
+    seconds: float = 0.0  # of all runs and drafts of the change
     runs: int = 0  # of the change, including this one
-    cost: float = 0.0  # of all these runs
+    drafts: int = 0  # runs that only drafted the change
+    cost: float = 0.0  # of all these runs and drafts
     trouble: str = ""  # why the history can't be read
 
 

@@ -160,9 +160,10 @@ def describe_saved(facts: Facts) -> str:
 def describe_all_runs(facts: Facts) -> str:
     """The totals of all runs of the change; empty if this is the only one."""
     known, own = facts.knowledge, sum(one.counts for one in facts.attempts)
-    if known.entries <= own and known.runs < 2:
+    if known.entries <= own and known.runs + known.drafts < 2:
         return ""
     counted = [pluralize(known.runs, "run", "runs"), pluralize(max(known.entries, own), "attempt", "attempts")]
+    counted += [pluralize(known.drafts, "draft", "drafts")] if known.drafts else []
     spent = filter(None, [format_duration(known.seconds) if known.seconds else "", format_cost(known.cost)])
     return f"Since the change began, all runs together: {', '.join([*counted, *spent])}."
 
