@@ -228,3 +228,34 @@ def test_ticks_of_an_attempt_that_failed_are_undone_in_every_view(lab: Lab) -> N
     assert "4. Story 4 0/1" in lab.run("show", "add-login").stdout
     story = facts(lab)["stories"][3]
     assert (story["state"], story["tasks_done"], story["tasks_total"]) == ("waiting", 0, 1)
+
+
+# --- after `finish`, and old summaries --------------------------------------------------------------
+
+
+def steps_of_watch(lab: Lab, *arguments: str) -> list[str]:
+    told = lab.run("watch", *arguments).stdout
+    return [line.strip() for line in told.partition("Next steps\n")[2].splitlines()]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--replay", "--speed", "0")])
+def test_watch_advises_only_what_is_still_possible(asked: Lab, arguments: tuple[str, ...]) -> None:
+    assert "ralphtool accept 1" in steps_of_watch(asked, *arguments)
+    decide(asked, "accept", "1")
+    assert steps_of_watch(asked, *arguments) == ["see what has changed since", "ralphtool report add-login"]
+    decide(asked, "finish", "add-login", "--squash")
+    assert steps_of_watch(asked, *arguments) == [
+        "review the finished work",
+        "git log -p refs/ralph/finished/add-login",
+    ]
+
+
+def test_after_finish_nothing_is_accepted_and_the_error_says_what_to_do(asked: Lab) -> None:
+    decide(asked, "finish", "add-login", "--squash")
+    refused = asked.run("accept", "4")
+    assert refused.exit_code == 1
+    assert "add-login is already finished, so its attempts can no longer be accepted or rejected" in refused.stderr
+    assert "`ralphtool run add-login` continues with the stories that are open" in refused.stderr
+    report = asked.run("report").stdout
+    assert "ralphtool accept" not in report
+    assert "ralphtool reject" not in report

@@ -92,7 +92,7 @@ def _merge(repository: Repository, root: str, change: str) -> None:
 def _print_rest(done: Finished) -> None:
     click.echo(f"The branch is deleted; its commits are kept as {done.kept}.")
     for ref in done.interrupted:
-        click.echo(f"Unfinished work of an interrupted story is kept as {ref}: `git show {ref}` shows it.")
+        click.echo(f"The run's folder had files that are not committed; they are kept as {ref} (`git show {ref}`).")
     for notice in done.notices:
         click.echo(f"Notice: {make_printable(notice)}", err=True)
 

@@ -32,10 +32,18 @@ class Idle(Tree):
     def spec_root(self) -> str:
         return self.project
 
+    def _build_no_branch_error(self) -> ChangeNotFound:
+        if self.repository.resolve(layout.FINISHED + self.change):
+            return ChangeNotFound(
+                f"{self.change} is already finished, so its attempts can no longer be accepted or rejected: `ralphtool "
+                f"run {self.change}` continues with the stories that are open"
+            )
+        return ChangeNotFound(f"there is no branch {self.branch}: `ralphtool run {self.change}` creates it")
+
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         tip = self.repository.resolve(self.ref)
         if tip is None:
-            raise ChangeNotFound(f"there is no branch {self.branch}: `ralphtool run {self.change}` creates it")
+            raise self._build_no_branch_error()
         self.repository.ensure_identity()
         self._advance(tip, self.repository.tree_of(tip))
         self.begin(None)

@@ -129,6 +129,7 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
         knowledge=knowledge,
         next=tuple(next_steps.list_next_steps(run, view.end, stories, made, is_changed=is_changed)),
         since=tuple(map(_build_decision, made.told)),
+        is_finished=next_steps.is_finished(run),
         newer=formatting.clean_line(made.newer, 200),
         tip=tip,
         left_out=view.left_out,

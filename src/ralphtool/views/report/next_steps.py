@@ -38,11 +38,11 @@ def list_next_steps(
     recorded = end.next[:_MOST] if end else ()
     steps = _list_new_steps(run, recorded, stories, made) if is_changed else recorded
     yield from _list_answers(stories)
-    is_finished = bool(recorded) and _is_finished(run)
-    old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_finished else ()))
+    is_over = bool(recorded) and is_finished(run)
+    old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_over else ()))
     told = [one for one in steps if not (made.newer or (one.run or "").startswith(old))]
     yield from (ReportStep(formatting.clean_line(one.say), clean_command(one.run or "")) for one in told)
-    if is_finished:
+    if is_over:
         kept = formatting.clean_line(layout.FINISHED + run.change, 300)
         yield ReportStep("review the finished work", f"git log -p {shlex.quote(kept)}")
     if made.newer:
@@ -69,7 +69,7 @@ def _list_answers(stories: Sequence[ReportStory]) -> Iterator[ReportStep]:
             yield ReportStep(f"answer story {story.id}'s question", wording.build_answer_command(story))
 
 
-def _is_finished(run: RunSummary) -> bool:
+def is_finished(run: RunSummary) -> bool:
     """Whether `ralphtool finish` has deleted the branch of the change since the run."""
     try:
         repository = Repository.find(run.root)
