@@ -321,9 +321,11 @@ def test_it_tells_what_it_means_and_writes_nothing(ralph: Ralph) -> None:
     ralph.write(".ralph/runs/c-20260301-230000-1a2b/events.jsonl", "no\n")
     before = ralph.snapshot()
     shown = ralph.run("backtest", "--attempts", "2")
+    assert "  needs your answer  " in shown.stdout
+    assert "manual" not in shown.stdout
     assert shown.exit_code == 0, shown.stderr
     why, lost = "2 attempts did not complete it", "lost: 1-3, 2-1 completed their stories"
-    assert [line.split("  ")[-1] for line in shown.stdout.splitlines()] == [
+    assert [line.split("  ")[-1].lstrip() for line in shown.stdout.splitlines()] == [
         "REASON AND CONSEQUENCE",
         f"{why}; 1-3, 2-1 would not have happened; 3 min 20 s, 2k tokens, $2.00 saved; {lost}",
         f"{why}; 3-3 would not have happened; 1 min 40 s, 1k tokens, $1.00 saved; nothing lost: it never completed",

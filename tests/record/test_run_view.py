@@ -408,9 +408,11 @@ def test_ticks_are_counted_while_the_agent_works() -> None:
     story = view.stories["1"]
     assert (story.tasks_done, story.tasks_total, story.ticked) == (1, 3, ("1.1",))
     view.feed(Verdict(story="1", status="failed", tasks_done=2, tasks_total=3, iteration=1))
-    assert (story.tasks_done, story.tasks_total) == (2, 3), "the verdict has the last word"
+    assert (story.tasks_done, story.tasks_total, story.ticked) == (0, 3, ()), "the ticks of a failed attempt are undone"
     view.feed(IterationStarted(number=2, story="1", iteration=2))
     assert story.ticked == ()
+    view.feed(Verdict(story="1", status="partial", tasks_done=2, tasks_total=3, iteration=2))
+    assert (story.tasks_done, story.tasks_total) == (2, 3), "the verdict has the last word"
 
 
 def test_stories_that_are_renumbered_keep_what_is_known_of_them() -> None:

@@ -16,7 +16,7 @@ from ralphtool.core.amounts import format_cost, format_tokens
 from ralphtool.core.text import make_printable
 from ralphtool.errors import GitError, RalphError
 from ralphtool.history import History
-from ralphtool.record import iterations, overview, questions, receipts, runs
+from ralphtool.record import decisions, iterations, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.views.terminal.wrapping import echo, glue
@@ -89,8 +89,10 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
             change = runs.read_summary(root, iteration.run).change
             newer, is_accused = _find_newer_receipt(root, change, entry)
             told = {"proof": newer or found["proof"], "accused": is_accused, "change": change}
+            told["since"] = _list_decisions(root, change, entry)
             return {**found, **told, "directory": iteration.folder}
     nothing: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "accused": False, "directory": None}
+    nothing["since"] = []
     return {**nothing, **_find_decision_of_person(root, entry)}
 
 
@@ -100,6 +102,14 @@ def _find_decision_of_person(root: str, entry: str) -> dict[str, Any]:
         if receipt := _find_newer_receipt(root, change, entry)[0]:
             return {"proof": receipt, "change": change}
     return {"proof": None, "change": None}
+
+
+def _list_decisions(root: str, change: str, entry: str) -> list[str]:
+    """What a person has decided about the story since."""
+    try:
+        return decisions.describe_since_attempt(root, change, entry) if change else []
+    except RalphError:
+        return []  # then only what the record says
 
 
 def _find_newer_receipt(root: str, change: str, entry: str) -> tuple[Any, bool]:
@@ -142,6 +152,7 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     verdict, decision = record["verdict"] or {}, record["decision"] or {}
     receipt = receipts.parse_receipt(record["proof"])
     lines = [click.style(f"{entry.id}: {entry.status}", bold=True), f"  {make_printable(entry.summary or '')}", ""]
+    lines += _build_section("Since then", list(map(make_printable, record["since"])))
     lines += _describe_recovery(entry)
     lines += _build_section("Sent back to the agent first", list(map(make_printable, record.get("returns", ()))))
     lines += _build_section("Reasons for the verdict", _list_reasons(entry, verdict, receipt))

@@ -17,6 +17,7 @@ from ralphtool.record import backtest as replayed
 from ralphtool.record import runs, steps
 from ralphtool.record.lines import LineReader
 from ralphtool.views.terminal import tables
+from ralphtool.views.terminal.phrases import ACTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -123,7 +124,10 @@ def _result_as_dict(done: Backtest, limits: dict[str, float], unreadable: list[s
 
 
 def _print_result(done: Backtest, limits: dict[str, float], unreadable: list[str]) -> None:
-    rows = [(one.entry, one.was, one.would_be, _describe_difference(one)) for one in done.differences]
+    rows = [
+        (one.entry, _name_action(one.was), _name_action(one.would_be), _describe_difference(one))
+        for one in done.differences
+    ]
     if rows:
         tables.print_table(("ENTRY", "WAS", "WOULD BE", "REASON AND CONSEQUENCE"), rows, "")
         tables.print_line("")
@@ -135,6 +139,10 @@ def _print_result(done: Backtest, limits: dict[str, float], unreadable: list[str
         tables.print_line("No limit is given: add one, as in `ralphtool backtest --attempts 5`.")
     for line in _describe_reliability(done.check, unreadable):
         tables.print_line(line)
+
+
+def _name_action(action: str) -> str:
+    return ACTIONS.get(action, action)
 
 
 def _describe_difference(one: Difference) -> str:

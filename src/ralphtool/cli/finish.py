@@ -93,7 +93,7 @@ def _merge(repository: Repository, root: str, change: str) -> None:
 def _print_rest(done: Finished) -> None:
     echo(f"The branch is deleted; its commits are kept as {done.kept}.")
     for ref in done.interrupted:
-        echo(f"Unfinished work of an interrupted story is kept as {ref}: `git show {ref}` shows it.")
+        echo(f"The run's folder had files that are not committed; they are kept as {ref} (`git show {ref}`).")
     for notice in done.notices:
         echo(f"Notice: {make_printable(notice)}", err=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 _FORMATS = ("markdown", "junit", "html", "json")
 _ENDINGS = {".md": "markdown", ".xml": "junit", ".html": "html", ".htm": "html", ".json": "json"}
+_CODE = re.compile(r"((?<!\\)`+.+?`+)")
+_ESCAPED = re.compile(r"\\([^a-zA-Z0-9\s])")
 _PLAIN = str.maketrans({"…": "...", "·": "-", "→": "->", "✓": "+", "✗": "x"})  # for terminals without these characters
 
 
@@ -109,15 +112,23 @@ def render_report(root: str, run: RunSummary, form: str, width: int | None) -> s
 
 
 def _fit(text: str, width: int | None) -> str:
-    """Wraps sentences and lists to the terminal's width. Code, commands and tables are not wrapped."""
+    """Wraps sentences and lists to the terminal's width. Code, commands and tables are not wrapped. People read this,
+    no program, so nothing is escaped."""
     if width is None:
         return text
     lines, is_code = [], False
     for line in text.split("\n"):
         is_code = is_code != line.lstrip().startswith("```")
+        shown = line if is_code else _unescape(line)
         is_kept = is_code or line.startswith("|")
-        lines.append(line if is_kept else wrapping.wrap(line, width))
+        lines.append(shown if is_kept else wrapping.wrap(shown, width))
     return "\n".join(lines)
+
+
+def _unescape(line: str) -> str:
+    """A line without the backslashes of Markdown; code has none."""
+    pieces = _CODE.split(line)
+    return "".join(one if number % 2 else _ESCAPED.sub(r"\1", one) for number, one in enumerate(pieces))
 
 
 def _facts_as_dict(facts: Facts) -> dict[str, object]:

@@ -101,7 +101,8 @@ class RunOutput:
         """The run of this change ended with an error, or did not start."""
         code = exit_code or find_exit_code(error)
         described = None if code == _INTERRUPTED else describe_error(error)
-        self._endings.append(_Ending(self._root, self._change or change, self._record, code, error=described))
+        record = self._record if self._record and os.path.exists(self._record) else None  # a refused run has none
+        self._endings.append(_Ending(self._root, self._change or change, record, code, error=described))
         self._change = self._record = None
 
     def __enter__(self) -> RunOutput:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -27,7 +27,7 @@ from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
 from ralphtool.record import change_state, events
 from ralphtool.record.event_parts import RunGates, RunLimits
 from ralphtool.record.events import RunEnded
-from ralphtool.record.log import Log
+from ralphtool.record.log import open_log
 from ralphtool.specs import remaining, titles
 from ralphtool.workspace import branch
 from ralphtool.workspace.change_lock import hold_change
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from ralphtool.executors.local import LocalExecutor
     from ralphtool.judging.gates import Baseline
     from ralphtool.loop.loop import Loop
+    from ralphtool.record.log import Log
     from ralphtool.settings import Settings
     from ralphtool.specs import Spec
     from ralphtool.workspace import Workspace
@@ -239,7 +240,7 @@ def _run_locked(
     are_given: bool,
 ) -> RunResult:
     folder = make_folder(root, id)
-    with closing(Log(layout.events(root, id))) as log, viewer(log.path):
+    with open_log(root, id) as log, viewer(log.path):
         run = _ActiveRun(
             root=root,
             spec=spec,
@@ -290,24 +291,26 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     def execute(self, notices: Sequence[str]) -> RunEnded:
         """The result of the run, which is also the last event of the record."""
         try:
-            result = self._work(notices)
-            self._record_end(result)
+            return self._record_end(self._work(notices))
         except (RalphError, OSError) as error:
             told = from_os_error(error) if isinstance(error, OSError) else error
             self._record_end(RunEnded(result="unfinished", reason=str(told)))
             raise
         finally:
             self.notifier.close()
-        return result
 
-    def _record_end(self, end: RunEnded) -> None:
+    def _record_end(self, end: RunEnded) -> RunEnded:
+        """A run that was refused before it started has no record: only the notification reports it."""
+        is_refused = self.log.is_empty
         news = {name: to_builtins(getattr(end, name)) for name in ("result", "reason", "stories", "tip", "spent")}
         before = self.stop.count
         not_told = self.notifier.tell(event="run_ended", run=self.id, change=self.spec.change, **news)
         failed = self.notifier.finish(lambda: self.stop.count > before)
+        if is_refused:
+            return end
         for trouble in filter(None, (not_told, failed)):
             self.log.note(events.Notice(text=trouble))
-        self.log.add(end)
+        return self.log.end(end)
 
     def _work(self, notices: Sequence[str]) -> RunEnded:
         commands = gate_commands.find_commands(self.root)

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from ralphtool import specs
-from ralphtool.core import layout
 from ralphtool.judging import proof_words
 from ralphtool.loop import workspace_choice
-from ralphtool.record import questions
+from ralphtool.record import advice, questions
 from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
 from ralphtool.record.events import Denied, Gate, RunEnded
 from ralphtool.specs import remaining
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from ralphtool.record.event_parts import LastCheck
     from ralphtool.specs import Story
 
-_MOST_ADVICE = 5  # stories of a kind that get their own advice
+_MOST_DOUBTS = 5  # unproven stories that are named
 _MOST_DENIED = 5  # hosts in the summary
 
 
@@ -69,7 +68,7 @@ def _list_doubts(rows: Sequence[StoryAfter], tip: LastCheck | None) -> list[str]
     red = [run.command for run in tip.runs if not run.ok] if tip else []
     doubts = [f"the gates are red at the end of the run: {', '.join(red)}"] if tip and not tip.ok else []
     unproven = [row for row in rows if row.proof == "unproven"]
-    named = unproven[:_MOST_ADVICE]
+    named = unproven[:_MOST_DOUBTS]
     doubts += [f"story {row.id} is {proof_words.describe_proof(row.proof, row.proof_why)}" for row in named]
     return doubts + ([f"{len(unproven) - len(named)} more are done, not proven"] if len(unproven) > len(named) else [])
 
@@ -126,67 +125,18 @@ def complete(ended: RunEnded, record: str) -> RunEnded:
 
 
 def _add_gates(spent: Totals, gates: Sequence[Gate]) -> Totals:
-    """The first trial of the gates is over before the time of the loop begins; the last check is part of that."""
-    whole, trial = (sum(one.seconds for one in gates if one.when not in left_out) for left_out in ((), ("tip",)))
-    seconds, gate_seconds = (spent.seconds or 0.0) + trial, (spent.gate_seconds or 0.0) + whole
-    return structs.replace(spent, seconds=round(seconds, 3), gate_seconds=round(gate_seconds, 3))
+    seconds = (spent.gate_seconds or 0.0) + sum(one.seconds for one in gates)
+    return structs.replace(spent, gate_seconds=round(seconds, 3))
 
 
 # --- advice -----------------------------------------------------------------------------------------
 
 
 def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
-    branch = change.workspace.branch
     named = f" --change {change.name}" if change.has_others() else ""
-    unproven = [row for row in rows if row.proof == "unproven"]
-    for row in unproven[:_MOST_ADVICE]:
-        yield from _advise_on_unproven(row, named)
-    if len(unproven) > _MOST_ADVICE:
-        more = f"review {len(unproven) - _MOST_ADVICE} more stories that are done, not proven"
-        yield NextStep(say=more, run=f"ralphtool report {change.name}")
-    for row in rows:
-        yield from _advise_on_story(row, named, is_accused=_is_accused(change.change_state.story(row.id)))
+    accused = [row.id for row in rows if change.change_state.story(row.id).accused]
+    yield from advice.advise_on_stories(change.name, rows, named, accused)
     if not is_done:
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
-    elif branch:
-        yield NextStep(say="review the work", run=f"git log -p {_since_head(change)}{branch}")
-        yield NextStep(say="stage it in your working tree", run=f"ralphtool finish {change.name} --squash")
-        if _has_remote(change):
-            yield NextStep(say="or open a pull request", run=f"ralphtool finish {change.name} --pr")
-
-
-def _has_remote(change: Change) -> bool:
-    repository = Repository.find(change.root)
-    return repository is not None and bool(repository.text("remote", check=False))
-
-
-def _since_head(change: Change) -> str:
-    """If the user has no commit yet, the whole branch is new."""
-    repository = Repository.find(change.root)
-    return "" if repository and not repository.resolve(layout.BASE + change.name) else "HEAD.."
-
-
-def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
-    id = row.id
-    if row.entry:
-        yield NextStep(say=f"see why story {id} is not proven", run=f"ralphtool explain {row.entry}")
-    yield NextStep(say=f"accept story {id} as it is", run=f"ralphtool accept {id}{named}")
-    yield NextStep(say=f"or reject story {id}, which reverts its work", run=f'ralphtool reject {id} --why "…"{named}')
-
-
-def _is_accused(state: StoryState) -> bool:
-    """Whether the last attempt was refused because old tests fail on its code: a person may allow that."""
-    return bool(state.accused)
-
-
-def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterator[NextStep]:
-    """The next steps for a story that is not done."""
-    id = row.id
-    if row.state == "waiting":
-        yield NextStep(say=f"answer story {id}'s question", run=f'ralphtool answer {id} "…"{named}')
-    if row.state == "failed":
-        yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
-    if row.state in ("waiting", "failed") and is_accused and row.entry:
-        yield NextStep(say=f"or accept that attempt of story {id} as it is", run=f"ralphtool accept {row.entry}{named}")
-    if row.state == "skipped" and not row.optional:
-        yield NextStep(say=f"try story {id} again", run=f"ralphtool retry {id}{named}")
+    elif change.workspace.branch:
+        yield from advice.advise_on_branch(Repository.find(change.root), change.name)

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import os
 import threading
+from contextlib import contextmanager
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import structs
 
-from ralphtool.core import files, secrets, session
+from ralphtool.core import files, layout, secrets, session
 from ralphtool.record import events
 
 if TYPE_CHECKING:
-    from ralphtool.record.events import Event
+    from collections.abc import Iterator
+
+    from ralphtool.record.events import Event, RunEnded
 
 _BLOCK = 1 << 20
 
@@ -27,6 +32,7 @@ class Log:
     def __init__(self, path: str) -> None:
         self.path = path
         self.iteration = events.IterationStarted()  # the last to begin
+        self._began = ""  # the time of the first event
         self._lock = threading.Lock()
         self._secrets = secrets.list_values()
         self._fd = self._open()
@@ -37,6 +43,10 @@ class Log:
 
     def close(self) -> None:
         os.close(self._fd)
+
+    @property
+    def is_empty(self) -> bool:
+        return os.fstat(self._fd).st_size == 0
 
     def restore(self) -> bool:
         """Restores the file if it was removed or replaced; returns whether it was. The open file is still complete."""
@@ -53,9 +63,19 @@ class Log:
             os.close(lost)
         return True
 
-    def add(self, event: Event) -> None:
+    def end(self, event: RunEnded) -> RunEnded:
+        """Adds the last event, with the time since the first: so all views show the same duration of the run."""
+        at = session.now()
+        began, ended = (datetime.fromisoformat(one) for one in (self._began or at, at))
+        if event.spent.seconds is not None:
+            seconds = round(max(0.0, (ended - began).total_seconds()), 3)
+            event = structs.replace(event, spent=structs.replace(event.spent, seconds=seconds))
+        self.add(event, at)
+        return event
+
+    def add(self, event: Event, at: str = "") -> None:
         """Adds an event that others may rely on: it is on disk when this returns."""
-        self.note(event)
+        self.note(event, at)
         os.fdatasync(self._fd) if hasattr(os, "fdatasync") else os.fsync(self._fd)
 
     def note(self, event: Event, at: str = "") -> None:
@@ -65,12 +85,29 @@ class Log:
         """
         if isinstance(event, events.IterationStarted):
             self.iteration = event
-        fields = events.encode_fields(event, at or session.now())
+        at = at or session.now()
+        self._began = self._began or at
+        fields = events.encode_fields(event, at)
         if self._secrets:
             fields = secrets.mask(msgspec.to_builtins(fields), self._secrets)
         line = msgspec.json.encode(fields) + b"\n"
         with self._lock:
             files.write_fd(self._fd, line)
+
+
+@contextmanager
+def open_log(root: str, run: str) -> Iterator[Log]:
+    """The record of a run. An error before its first event means that the run was refused: then it leaves no record,
+    and the newest run is still the one before."""
+    log = Log(layout.events(root, run))
+    try:
+        yield log
+    except BaseException:
+        if log.is_empty:
+            files.clear(layout.run(root, run))
+        raise
+    finally:
+        log.close()
 
 
 class LaneLog(Log):
@@ -87,9 +124,9 @@ class LaneLog(Log):
     def restore(self) -> bool:
         return self._log.restore()
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, at: str = "") -> None:
         self._keep(event)
-        self._log.add(event)
+        self._log.add(event, at)
 
     def note(self, event: Event, at: str = "") -> None:
         self._keep(event)

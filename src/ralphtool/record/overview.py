@@ -62,7 +62,8 @@ class Overview:
         self.tasks_total: int | None = None
         self.tasks_done: int | None = None
         self.proofs: dict[str, int] = {}  # the number of done stories for each proof state
-        self.waiting = 0  # the number of stories that need an answer
+        self.waiting = 0  # the number of stories that need an answer to be done
+        self.doubted = 0  # the number of done stories with a question: they are not proven
         self.problem: str | None = None
         self.warnings: list[str] = []
 
@@ -141,7 +142,9 @@ def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: 
     except RalphError:
         return
     one.proofs = count_states(found[story.id].state for story in stories if story.done and story.id in found)
-    one.waiting = sum(question.answer is None for question in asked)
+    done = {story.id for story in stories if story.done}
+    unanswered = [question.story in done for question in asked if question.answer is None]
+    one.waiting, one.doubted = unanswered.count(False), unanswered.count(True)
 
 
 def find_running_change(root: str) -> str | None:

@@ -9,14 +9,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, layout, project, quickjson, sender
-from ralphtool.errors import CorruptState, InvalidValue, UnsafePath
+from ralphtool.core import files, layout, project, sender
+from ralphtool.errors import InvalidValue, UnsafePath
+from ralphtool.record import steering
+from ralphtool.record.person_text import LONGEST as LONGEST
+from ralphtool.record.person_text import check_text as check_text
+from ralphtool.record.plain_state import load_change_state as load_change_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-LONGEST = 16_000  # characters of an answer, or of any other text from a person to an agent
 _MOST = 1 << 20  # bytes of a question with its answer
 _ANSWER = "## Answer"
 _HINT = (
@@ -153,7 +156,7 @@ def turn(path: str) -> files.FileLock:
 
 
 def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
-    """The open questions of one change or of all."""
+    """The open questions of one change or of all. A story that the next run will skip or try again needs no answer."""
     return [one for name in ([change] if change else _list_changes(root)) for one in _list_of_change(root, name)]
 
 
@@ -175,40 +178,15 @@ def _list_changes(root: str) -> list[str]:
 
 
 def _list_of_change(root: str, change: str) -> Iterator[OpenQuestion]:
-    for story, fields in load_change_state(root, change).get("stories", {}).items():
-        if fields.get("question"):
-            yield OpenQuestion(root, change, story, fields["question"])
-
-
-def load_change_state(root: str, change: str) -> dict[str, Any]:
-    """The change state as plain data, for commands that only read it and must be fast. Empty before the first run."""
-    path = layout.change_state(root, change)
-    try:
-        fields = quickjson.loads(files.read(path).decode())
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except ValueError:
-        raise _damaged_error(path) from None
-    if not (isinstance(fields, dict) and _is_sound(fields)):
-        raise _damaged_error(path)
-    return fields
-
-
-def _is_sound(fields: dict[str, Any]) -> bool:
-    stories = fields.get("stories", {})
-    if not isinstance(stories, dict) or not all(isinstance(one, dict) for one in stories.values()):
-        return False
-    asked = [one.get("question") for one in stories.values()]
-    told = [one.get("told", []) for one in (fields, *stories.values())]
-    return all(one is None or isinstance(one, dict) for one in asked) and all(map(_are_texts, told))
-
-
-def _are_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _damaged_error(path: str) -> CorruptState:
-    return CorruptState(f"{path} is damaged: run `ralphtool doctor` to see what to do")
+    state = load_change_state(root, change)
+    asked = {story: one["question"] for story, one in state.get("stories", {}).items() if one.get("question")}
+    if not asked:
+        return
+    sent = steering.list_pending(root, change, state.get("heeded") or ())
+    decided = {one.story for one in sent if one.action in ("skip", "retry")}
+    for story, fields in asked.items():
+        if story not in decided:
+            yield OpenQuestion(root, change, story, fields)
 
 
 def reply(root: str, question: OpenQuestion, text: str) -> None:
@@ -220,15 +198,3 @@ def reply(root: str, question: OpenQuestion, text: str) -> None:
         ask(question.path, question.text)
         marked = f"{_VIA_WEB}\n{told}" if sender.describe_via() else told
         files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + marked.encode() + b"\n")
-
-
-def check_text(text: str) -> str:
-    """A text from a person to an agent, cleaned and checked."""
-    told = text.encode("utf-8", "replace").decode().replace("\0", "").strip()
-    if not told:
-        raise InvalidValue("the text is empty: say what the agent should know or do")
-    if len(told) > LONGEST:
-        raise InvalidValue(
-            f"the text is too long ({len(told)} characters; the maximum is {LONGEST}): name a file instead"
-        )
-    return told

@@ -67,6 +67,7 @@ _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # 
 _WORKERS = 20  # of one iteration
 _LANES = 64  # iterations in progress at once
 _ID = 200  # characters of an id
+_KEEPS_TICKS = ("completed", "partial")  # after other verdicts, the ticks are undone
 _LONGEST_WAIT = 1e9  # seconds
 
 
@@ -241,6 +242,7 @@ class RunView:
     def _apply_verdict(self, event: Verdict) -> None:
         attempt = self._pop_current(event)
         story = self._find_story(event.story or (attempt.start.story if attempt else ""))
+        is_kept = attempt is None or event.status in _KEEPS_TICKS
         attempt = attempt or self._add_late_attempt(story, event)
         attempt.verdict, attempt.status, attempt.ended = trim(event), event.status[:_ID] or "unknown", self.now
         told = ResourceUse(0.0, event.input_tokens, event.output_tokens, event.cost or 0.0)
@@ -248,7 +250,9 @@ class RunView:
         attempt.gate_seconds = event.seconds.gates
         attempt.last_event = None
         self._add_spent(structs.replace(attempt.work, seconds=0.0))
-        if event.tasks_total:
+        if not is_kept:
+            story.ticked, story.tasks_done = (), story.tasks_before
+        elif event.tasks_total:
             story.tasks_done, story.tasks_total = event.tasks_done, event.tasks_total
         if event.status == "completed":
             story.state, story.why = "done", ""
@@ -303,9 +307,7 @@ class RunView:
 
     def _apply_reopening(self, event: Reopened) -> None:
         story, why = self._find_story(event.story), trim(event).why
-        story.commit, story.was_done, story.tasks_done = "", False, 0
-        story.set_proof("")
-        story.settle("open", f"you rejected it{why and f': {why}'}")
+        story.reopen(f"you rejected it{why and f': {why}'}")
 
     def _apply_plan(self, event: PlanEdited) -> None:
         """Moves the state of stories to their new ids."""
@@ -338,13 +340,8 @@ class RunView:
         self._add_occurrence(event)
         if event.action in ("pause", "resume"):
             self.is_pause_requested = event.action == "pause"
-        story = self.stories.get((event.story or "")[:_ID])
-        if story is None or story.state == "done":  # a done story can't be skipped or retried
-            return
-        if event.action == "skip":
-            story.settle("skipped", f"you skipped it{event.text and f': {event.text}'}")
-        elif event.action == "retry":
-            story.settle("open", "you asked to try it again; it is next")
+        if story := self.stories.get((event.story or "")[:_ID]):
+            story.steer(event.action, event.text)
 
     def _apply_setup(self, event: Setup) -> None:
         if not event.ok:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ralphtool.core import files, layout, project, quickjson, sender, session
 from ralphtool.errors import UnsafePath
-from ralphtool.record import questions
+from ralphtool.record.person_text import LONGEST, check_text
+from ralphtool.record.plain_state import load_change_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -83,7 +84,7 @@ def send(
     told = {
         "action": action,
         "story": story,
-        "text": text and questions.check_text(text),
+        "text": text and check_text(text),
         "run": run,
         "at": session.now(),
         **sender.describe_via(),
@@ -147,7 +148,7 @@ def _read_command(folder: str, name: str) -> SteeringCommand | None:
 
 def _clean(text: str) -> str:
     """Text that can be written: the file may not be ralphtool's."""
-    return text.encode("utf-8", "replace").decode()[: questions.LONGEST]
+    return text.encode("utf-8", "replace").decode()[:LONGEST]
 
 
 def _is_text(value: object) -> bool:
@@ -156,7 +157,7 @@ def _is_text(value: object) -> bool:
 
 def is_paused(root: str, change: str) -> bool:
     """Whether the change is paused, or will be as soon as its run applies the last command."""
-    fields = questions.load_change_state(root, change)
+    fields = load_change_state(root, change)
     new = list_pending(root, change, fields.get("heeded") or ())
     words = [one.action for one in new if one.action in ("pause", "resume")]
     return words[-1] == "pause" if words else fields.get("paused") is True
@@ -164,7 +165,7 @@ def is_paused(root: str, change: str) -> bool:
 
 def list_guidance(root: str, change: str) -> list[tuple[str | None, str]]:
     """A person's guidance that is still valid: the story that it is for, if any, and the text."""
-    fields = questions.load_change_state(root, change)
+    fields = load_change_state(root, change)
     found: list[tuple[str | None, str]] = [(None, text) for text in fields.get("told") or ()]
     found += [(id, text) for id, one in fields.get("stories", {}).items() for text in one.get("told") or ()]
     for one in list_pending(root, change, fields.get("heeded") or ()):

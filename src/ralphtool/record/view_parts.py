@@ -198,6 +198,25 @@ class StoryView(Struct, kw_only=True):
     def settle(self, state: StoryStateName, why: str) -> None:
         self.state, self.why, self.is_settled, self.is_asking = state, why, True, False
 
+    def steer(self, action: str, text: str) -> None:
+        """Applies a person's `skip` or `retry`. A done story can't be skipped or retried."""
+        if action == "skip" and self.state != "done":
+            self.settle("skipped", f"you skipped it{text and f': {text}'}")
+        elif action == "retry" and self.state != "done":
+            self.settle("open", "you asked to try it again; it is next")
+
+    def accept(self, receipt: Receipt) -> None:
+        """A person accepted it when its run was over."""
+        self.settle("done", "")
+        self.commit, self.tasks_done = receipt.commit or self.commit, self.tasks_total
+        self.set_proof(receipt.state, receipt.why, receipt)
+
+    def reopen(self, why: str) -> None:
+        """A person rejected it, or a story that it builds on."""
+        self.commit, self.was_done, self.tasks_done = "", False, 0
+        self.set_proof("")
+        self.settle("open", why)
+
 
 def parse_state(name: str, otherwise: StoryStateName) -> StoryStateName:
     return next((one for one in STORY_STATES if one == name), otherwise)

@@ -197,9 +197,10 @@ class RunKnowledge(Struct, frozen=True):
     learnt: tuple[NewLearning, ...] = ()
     shown: tuple[ShownLearning, ...] = ()
     entries: int = 0  # attempts at the change's stories, in all runs
-    seconds: float = 0.0  # of these attempts
+    seconds: float = 0.0  # of all runs and drafts of the change
     runs: int = 0  # of the change, including this one
-    cost: float = 0.0  # of all these runs
+    drafts: int = 0  # runs that only drafted the change
+    cost: float = 0.0  # of all these runs and drafts
     trouble: str = ""  # why the history can't be read
 
 
@@ -231,6 +232,9 @@ class Facts(Struct, frozen=True, kw_only=True):
     gates: tuple[str, ...]  # the commands
     knowledge: RunKnowledge
     next: tuple[ReportStep, ...]
+    since: tuple[ReportOccurrence, ...] = ()  # what people have decided since it ended
+    newer: str = ""  # the newest run of the change, if it is a later one
+    is_finished: bool = False  # the change was finished since: there is no branch any more
     tip: ReportCheck | None = None
     left_out: int = 0  # events omitted for lack of room
     is_cut_short: bool = False  # an error ended it, or its process died

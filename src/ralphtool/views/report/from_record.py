@@ -7,20 +7,18 @@ Every text is sanitized here.
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from typing import TYPE_CHECKING
 
 from msgspec import structs
 
 from ralphtool import settings
-from ralphtool.core import layout
 from ralphtool.core.amounts import format_cost, format_duration
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.judging.receipt import MOST_NAMES
-from ralphtool.record import events, questions, run_command
+from ralphtool.record import decisions, events, questions
 from ralphtool.record.events import (
     Answered,
     BlockerChecked,
@@ -39,7 +37,7 @@ from ralphtool.record.lines import LineReader
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
-from ralphtool.views.report import formatting, wording
+from ralphtool.views.report import formatting, next_steps, wording
 from ralphtool.views.report.facts import (
     Facts,
     ReportAttempt,
@@ -49,7 +47,6 @@ from ralphtool.views.report.facts import (
     ReportOccurrence,
     ReportQuestion,
     ReportReceipt,
-    ReportStep,
     ReportStory,
     RunKnowledge,
 )
@@ -62,7 +59,6 @@ from ralphtool.views.terminal.phrases import (
     describe_red_gates,
     describe_return,
 )
-from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +80,6 @@ _LIMITS_IN_WORDS = {
     "max_cost": "cost",
 }
 _TIMES = ("max_time", "timeout", "silence")
-_NEEDS_BRANCH = ("git log ", "ralphtool finish ", "ralphtool accept ", "ralphtool reject ")
 _BEGINNINGS = {
     "running": "Still running: ",
     "paused": "Paused: ",
@@ -106,9 +101,12 @@ def read_facts(run: RunSummary, knowledge: RunKnowledge | None = None) -> Facts:
 
 
 def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Facts:
-    """The same from a view that the caller has fed and closed."""
+    """The same from a view that the caller has fed and closed, and no longer needs."""
     start, tip = view.start, _build_check(view.end)
+    made = decisions.read_decisions(run)
+    is_changed = decisions.apply_decisions(view, made)
     stories = _add_open_questions(run, view, tuple(_build_story(run, view, one) for one in view.stories.values()))
+    state = _find_state(run, stories, tip) if is_changed else run.state
     return Facts(
         run=formatting.clean_line(run.id, 200),
         change=formatting.clean_line(run.change, 200) or "unknown",
@@ -118,9 +116,9 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
         branch=formatting.clean_line(start.branch or "", 200),
         workspace=formatting.clean_line(start.workspace, _ID),
         is_plan=start.purpose == "plan",
-        state=run.state,
-        reason=formatting.clean_line(run.reason, 1000),
-        verdict=_describe_state(run.state, stories, tip),
+        state=state,
+        reason="" if is_changed and run.state in ("done", "unproven") else formatting.clean_line(run.reason, 1000),
+        verdict=_describe_state(state, stories, tip),
         began=view.began if view.began is not None else view.now,
         ended=view.now,
         stories=stories,
@@ -129,7 +127,10 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
         limits=tuple(_list_limits(start.limits)),
         gates=_clean_lines(start.gates.commands),
         knowledge=knowledge,
-        next=tuple(_list_next_steps(run, view.end, stories)),
+        next=tuple(next_steps.list_next_steps(run, view.end, stories, made, is_changed=is_changed)),
+        since=tuple(map(_build_decision, made.told)),
+        is_finished=next_steps.is_finished(run),
+        newer=formatting.clean_line(made.newer, 200),
         tip=tip,
         left_out=view.left_out,
         is_cut_short=_is_cut_short(run, view),
@@ -144,11 +145,6 @@ def _is_cut_short(run: RunSummary, view: RunView) -> bool:
 
 def _clean_lines(texts: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(formatting.clean_line, texts[:_TEXTS]))
-
-
-def _clean_command(text: str) -> str:
-    """With all its spaces: people copy it."""
-    return make_printable(text[:2000])
 
 
 # --- stories and attempts ---------------------------------------------------------------------------
@@ -211,7 +207,7 @@ def _build_question(run: RunSummary, story: StoryView) -> ReportQuestion | None:
         return None
     return ReportQuestion(
         missing=formatting.clean_block(story.question.missing),
-        path=_clean_command(story.question.path).removeprefix(os.path.join(make_printable(run.root), "")),
+        path=next_steps.clean_command(story.question.path).removeprefix(os.path.join(make_printable(run.root), "")),
         answer=formatting.clean_block(story.answer),
         is_open=story.is_asking,
     )
@@ -315,11 +311,27 @@ def _describe(
             return "you", ": ".join(filter(None, [line(event.action, 20), line(event.text)]))
 
 
+def _build_decision(event: Steered) -> ReportOccurrence:
+    story = formatting.clean_line(event.story or "", _ID)
+    text = wording.describe_decision_since(event.action, story, formatting.clean_line(event.text, 1000))
+    return ReportOccurrence("you", parse_time(event.at) or 0.0, text, story)
+
+
 def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
     for name in filter(_LIMITS_IN_WORDS.get, settings.list_limits()):
         if value := getattr(limits, name):
             dollars = format_cost(value) if name == "max_cost" else f"{value:,.0f}"
             yield _LIMITS_IN_WORDS[name], format_duration(value) if name in _TIMES else dollars
+
+
+def _find_state(run: RunSummary, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:
+    """The state of the run as its loop would conclude it from the stories as they are now."""
+    if run.state not in ("done", "unproven", "unfinished"):
+        return run.state
+    if not all(one.state == "done" or one.optional for one in stories):
+        return "unfinished"
+    is_doubtful = run.state != "done" and any(one.is_unproven for one in stories)  # if done, the settings accept that
+    return "unproven" if is_doubtful or (tip is not None and not tip.ok) else "done"
 
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:
@@ -329,43 +341,6 @@ def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportChe
     claims = [(one.proof, formatting.clean_line(one.proof_why, LONGEST_WHY)) for one in stories if one.state == "done"]
     ending = describe_end(result, [one.state for one in stories], claims, tip.told if tip else "")
     return _BEGINNINGS.get(state, "") + ending
-
-
-def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
-    steps = end.next[:_TEXTS] if end else ()
-    yield from _list_answers(stories)
-    is_finished = bool(steps) and _is_finished(run)
-    old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_finished else ()))
-    told = [one for one in steps if not (one.run or "").startswith(old)]
-    yield from (ReportStep(formatting.clean_line(one.say), _clean_command(one.run or "")) for one in told)
-    if is_finished:
-        kept = formatting.clean_line(layout.FINISHED + run.change, 300)
-        yield ReportStep("review the finished work", f"git log -p {shlex.quote(kept)}")
-    if run.state == "running":
-        yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
-    elif run.state == "paused":
-        yield ReportStep("resume it", f"ralphtool resume {run.change}".rstrip())
-    elif run.state == "died" or (not steps and run.state not in ("done", "unproven")):
-        yield ReportStep("continue where it stopped", _clean_command(run_command.build_resuming(run)))
-
-
-def _is_finished(run: RunSummary) -> bool:
-    """Whether `ralphtool finish` has deleted the branch of the change since the run."""
-    try:
-        repository = Repository.find(run.root)
-        if repository is None or repository.resolve(layout.BRANCHES + run.change):
-            return False
-        return repository.resolve(layout.FINISHED + run.change) is not None
-    except (RalphError, OSError):
-        return False  # then only what the record says
-
-
-def _list_answers(stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
-    """Replaces the run's own advice: people may have answered since, and earlier runs may have asked."""
-    for story in stories:
-        asked = story.question
-        if story.state == "waiting" and asked and asked.is_open and not asked.answer:
-            yield ReportStep(f"answer story {story.id}'s question", wording.build_answer_command(story))
 
 
 # --- open questions ---------------------------------------------------------------------------------

@@ -6,12 +6,15 @@ import os
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from ralphtool import typed
 from ralphtool.core import files, project
 from ralphtool.errors import RalphError
 from ralphtool.history import History
 from ralphtool.memory import usefulness
 from ralphtool.record import runs
+from ralphtool.record.run_end import get_rows, get_text
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import NewLearning, RunKnowledge, ShownLearning
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
 
     from ralphtool.history.records import Learning
     from ralphtool.memory.usefulness import ShownItems
+    from ralphtool.record.runs import RunSummary
     from ralphtool.views.report.facts import Facts
 
 _RECENT = 20_000  # learnings that are searched
@@ -36,30 +40,42 @@ def look_up(root: str, facts: Facts) -> RunKnowledge:
     try:
         history = History(root)
         recent = history.learnings(valid_only=False, last=_RECENT)
-        seconds = [one.duration_seconds or 0 for id in _list_prd_ids(facts) for one in history.entries(prd_id=id)]
-        costs = _list_costs(root, facts)
+        others = _read_other_runs(root, facts)
+        entries_of_all = [one for id in _list_all_prd_ids(facts, others) for one in history.entries(prd_id=id)]
+        drafts = sum([facts.is_plan, *(one.purpose == "plan" for one in others)])
         return RunKnowledge(
             learnt=tuple(_find_new_learnings(facts, recent, set(entries)))[:_MOST],
             shown=tuple(_find_shown(root, history, recent, facts, set(entries)))[:_MOST],
-            entries=len(seconds),
-            seconds=sum(seconds),
-            runs=len(costs),
-            cost=sum(costs),
+            entries=sum(one.duration_seconds is not UNSET for one in entries_of_all),  # `accept` takes no time
+            seconds=sum([facts.seconds, *(runs.measure_duration(one) or 0.0 for one in others)]),
+            runs=1 + len(others) - drafts,
+            drafts=drafts,
+            cost=sum([facts.used.cost, *map(_find_cost, others)]),
         )
     except (RalphError, OSError) as error:
         return RunKnowledge(trouble=formatting.clean_line(str(error)))
 
 
-def _list_costs(root: str, facts: Facts) -> list[float]:
-    """The cost of each run of the change: from the attempts for this run, from the records for the others."""
+def _read_other_runs(root: str, facts: Facts) -> list[RunSummary]:
+    """The other runs of the change."""
     names = [
         id
         for id in runs.list_ids(root)[:_MOST_RUNS]
         if facts.change.startswith(runs.parse_change(id)) and id != facts.run
     ]
-    others = [runs.read_summary(root, id) for id in names]
-    costs = [one.spent.get("cost") for one in others if one.change == facts.change]
-    return [facts.used.cost, *(float(one) if isinstance(one, int | float) else 0.0 for one in costs)]
+    return [one for one in (runs.read_summary(root, id) for id in names) if one.change == facts.change]
+
+
+def _find_cost(run: RunSummary) -> float:
+    cost = run.spent.get("cost")
+    return float(cost) if isinstance(cost, int | float) else 0.0
+
+
+def _list_all_prd_ids(facts: Facts, others: Sequence[RunSummary]) -> list[str]:
+    """Includes the stories that only other runs name: a record may have none."""
+    told = {get_text(row, "id") for one in others for row in get_rows(one.start, "stories")}
+    more = sorted(told - {one.id for one in facts.stories} - {""})
+    return list(dict.fromkeys([*_list_prd_ids(facts), *(project.build_slug(f"{facts.change}-{id}") for id in more)]))
 
 
 def _list_prd_ids(facts: Facts) -> list[str]:

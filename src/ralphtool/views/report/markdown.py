@@ -31,6 +31,7 @@ def render(facts: Facts, width: int | None = None) -> str:
     """Given a terminal's `width`, tables that don't fit are not padded."""
     parts = [
         _build_head(facts),
+        _build_since(facts),
         _build_waiting(facts),
         _build_unproven(facts),
         _build_next_steps(facts),
@@ -98,6 +99,10 @@ def _build_head(facts: Facts) -> Iterator[str]:
     yield ""
 
 
+def _build_since(facts: Facts) -> Iterator[str]:
+    yield from _build_section(wording.SINCE_TITLE, [f"- {escape_text(one.text)}" for one in facts.since])
+
+
 def _build_waiting(facts: Facts) -> Iterator[str]:
     lines = [line for story in facts.list_stories("waiting") for line in _build_question(story)]
     yield from _build_section(look.STORIES["waiting"].title, lines)
@@ -133,10 +138,11 @@ def _build_doubt(facts: Facts, story: ReportStory) -> Iterator[str]:
         yield from (escape_text(story.proof_why), "")
     if rows := _build_receipt(story, ""):
         yield from (*rows, "")
-    accept, reject = wording.build_accept_commands(facts, story)
     if story.attempts and story.attempts[-1].counts:
         yield f"- Look at it: {quote_code(wording.build_explain_command(story.attempts[-1]))}"
-    yield from (f"- Accept it: {quote_code(accept)}", f"- Reject it: {quote_code(reject)}", "")
+    for name, command in zip(("Accept", "Reject"), wording.build_accept_commands(facts, story), strict=False):
+        yield f"- {name} it: {quote_code(command)}"
+    yield ""
 
 
 def _build_receipt(story: ReportStory, indent: str) -> list[str]:

@@ -42,6 +42,7 @@ def render(facts: Facts, diffs: Mapping[str, Diff]) -> str:
 def build_report(facts: Facts, diffs: Mapping[str, Diff]) -> list[Element]:
     """The body of the page."""
     sections = [
+        _build_section("since", wording.SINCE_TITLE, _build_since(facts)),
         _build_section(
             "waiting", look.STORIES["waiting"].title, [_build_question(one) for one in facts.list_stories("waiting")]
         ),
@@ -179,6 +180,10 @@ def _build_number(name: str, value: str, more: str) -> Element:
 # --- what needs an action ---------------------------------------------------------------------------
 
 
+def _build_since(facts: Facts) -> Element | None:
+    return tag("ul", [tag("li", one.text) for one in facts.since]) if facts.since else None
+
+
 def _build_question(story: ReportStory) -> Element:
     asked = story.question
     if asked is None:
@@ -220,7 +225,7 @@ def _build_doubt(facts: Facts, story: ReportStory) -> Element:
         tag("h3", story.name),
         tag("p", story.proof_why) if story.proof_why else None,
         _build_receipt(story),
-        tag("p", "Look at it, then accept or reject it:"),
+        tag("p", "Look at it, then accept or reject it:") if commands else None,
         _build_command(wording.build_explain_command(last)) if last and last.counts else None,
         [_build_command(one) for one in commands],
         class_="card is-waiting",

@@ -34,10 +34,29 @@ def build_answer_command(story: ReportStory) -> str:
     return f'ralphtool answer {option}{shlex.quote(story.id)} "…"'
 
 
-def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, str]:
-    """The commands that accept and reject a story that is not proven."""
+def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, ...]:
+    """The commands that accept and reject a story that is not proven; none if a later run may have changed it, or
+    its branch is gone."""
+    if facts.newer or facts.is_finished:
+        return ()
     about = f"{shlex.quote(story.id)} --change {shlex.quote(facts.change)}"
     return f"ralphtool accept {about}", f'ralphtool reject {about} --why "…"'
+
+
+SINCE_TITLE = "Your decisions since it ended"
+_SINCE = {
+    "accept": "accepted {}",
+    "reject": "rejected {}",
+    "skip": "skipped {}",
+    "retry": "asked to try {} again",
+    "guide": "sent guidance for {}",
+}
+
+
+def describe_decision_since(action: str, story: str, text: str) -> str:
+    """As in `you rejected story 1: it logs passwords`."""
+    told = _SINCE.get(action, f"{action} {{}}").format(f"story {story}" if story else "all stories")
+    return f"you {told}{text and f': {text}'}"
 
 
 def describe_ending(facts: Facts) -> str:
@@ -142,9 +161,10 @@ def describe_saved(facts: Facts) -> str:
 def describe_all_runs(facts: Facts) -> str:
     """The totals of all runs of the change; empty if this is the only one."""
     known, own = facts.knowledge, sum(one.counts for one in facts.attempts)
-    if known.entries <= own and known.runs < 2:
+    if known.entries <= own and known.runs + known.drafts < 2:
         return ""
     counted = [pluralize(known.runs, "run", "runs"), pluralize(max(known.entries, own), "attempt", "attempts")]
+    counted += [pluralize(known.drafts, "draft", "drafts")] if known.drafts else []
     spent = filter(None, [format_duration(known.seconds) if known.seconds else "", format_cost(known.cost)])
     return f"Since the change began, all runs together: {', '.join([*counted, *spent])}."
 

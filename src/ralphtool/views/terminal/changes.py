@@ -64,9 +64,12 @@ def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
     if one.has_died:
         command = glue(make_printable(f"`{one.run_command}`"))
         yield f"its last run died: {command} resumes where it stopped", {"fg": "yellow"}
-    if one.waiting:
-        words = pluralize(one.waiting, "story needs your answer", "stories need your answer")
-        yield f"{words}: {glue('`ralphtool questions`')}", {"fg": "yellow"}
+    words = [pluralize(one.waiting, "story needs your answer", "stories need your answer")] if one.waiting else []
+    words += (
+        [pluralize(one.doubted, "story is done, not proven", "stories are done, not proven")] if one.doubted else []
+    )
+    if words:
+        yield f"{', '.join(words)}: {glue('`ralphtool questions`')}", {"fg": "yellow"}
 
 
 def _format_progress(one: Overview) -> str:

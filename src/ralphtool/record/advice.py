@@ -1,0 +1,62 @@
+"""What a person can do about a change when its run is over: sentences with commands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool.core import layout
+from ralphtool.record.event_parts import NextStep
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+    from ralphtool.record.event_parts import StoryAfter
+    from ralphtool.workspace.git import Repository
+
+_MOST = 5  # stories of a kind that get their own advice
+
+
+def advise_on_stories(
+    change: str, rows: Sequence[StoryAfter], named: str, accused: Collection[str]
+) -> Iterator[NextStep]:
+    """`named` is the option that names the change, if it is needed. The last attempts at the stories in `accused` were
+    refused because old tests fail on their code: a person may allow that."""
+    unproven = [row for row in rows if row.proof == "unproven"]
+    for row in unproven[:_MOST]:
+        yield from _advise_on_unproven(row, named)
+    if len(unproven) > _MOST:
+        more = f"review {len(unproven) - _MOST} more stories that are done, not proven"
+        yield NextStep(say=more, run=f"ralphtool report {change}")
+    for row in rows:
+        yield from _advise_on_story(row, named, is_accused=row.id in accused)
+
+
+def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
+    id = row.id
+    if row.entry:
+        yield NextStep(say=f"see why story {id} is not proven", run=f"ralphtool explain {row.entry}")
+    yield NextStep(say=f"accept story {id} as it is", run=f"ralphtool accept {id}{named}")
+    yield NextStep(say=f"or reject story {id}, which reverts its work", run=f'ralphtool reject {id} --why "…"{named}')
+
+
+def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterator[NextStep]:
+    """The next steps for a story that is not done."""
+    id = row.id
+    if row.state == "waiting":
+        yield NextStep(say=f"answer story {id}'s question", run=f'ralphtool answer {id} "…"{named}')
+    if row.state == "failed":
+        yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
+    if row.state in ("waiting", "failed") and is_accused and row.entry:
+        yield NextStep(say=f"or accept that attempt of story {id} as it is", run=f"ralphtool accept {row.entry}{named}")
+    if row.state == "skipped" and not row.optional:
+        yield NextStep(say=f"try story {id} again", run=f"ralphtool retry {id}{named}")
+
+
+def advise_on_branch(repository: Repository | None, change: str) -> Iterator[NextStep]:
+    """Every story is done, and the work is on the branch of the change."""
+    is_all_new = repository is not None and not repository.resolve(layout.BASE + change)  # there was no commit before
+    since = "" if is_all_new else "HEAD.."
+    yield NextStep(say="review the work", run=f"git log -p {since}{layout.branch(change)}")
+    yield NextStep(say="stage it in your working tree", run=f"ralphtool finish {change} --squash")
+    if repository is not None and repository.text("remote", check=False):
+        yield NextStep(say="or open a pull request", run=f"ralphtool finish {change} --pr")

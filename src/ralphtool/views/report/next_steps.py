@@ -1,0 +1,121 @@
+"""The next steps in a report. Those in the record are as old as the end of the run."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING
+
+from ralphtool.core import layout
+from ralphtool.core.text import make_printable
+from ralphtool.errors import RalphError
+from ralphtool.record import advice, overview, run_command
+from ralphtool.record.event_parts import NextStep, StoryAfter
+from ralphtool.views.report import formatting, wording
+from ralphtool.views.report.facts import ReportStep
+from ralphtool.workspace.git import Repository
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralphtool.record.decisions import Decisions
+    from ralphtool.record.events import RunEnded
+    from ralphtool.record.runs import RunSummary
+    from ralphtool.views.report.facts import ReportStory
+
+_MOST = 20
+_NEEDS_BRANCH = ("git log ", "ralphtool finish ", "ralphtool accept ", "ralphtool reject ")
+
+
+def clean_command(text: str) -> str:
+    """With all its spaces: people copy it."""
+    return make_printable(text[:2000])
+
+
+def list_next_steps(
+    run: RunSummary, end: RunEnded | None, stories: Sequence[ReportStory], made: Decisions, *, is_changed: bool
+) -> Iterator[ReportStep]:
+    """`is_changed` says whether the decisions changed the stories."""
+    recorded = end.next[:_MOST] if end else ()
+    steps = _list_new_steps(run, recorded, stories, made) if is_changed else recorded
+    yield from _list_answers(stories)
+    is_over = bool(recorded) and is_finished(run)
+    old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_over else ()))
+    told = [one for one in steps if not (made.newer or (one.run or "").startswith(old))]
+    yield from (ReportStep(formatting.clean_line(one.say), clean_command(one.run or "")) for one in told)
+    if is_over:
+        kept = formatting.clean_line(layout.FINISHED + run.change, 300)
+        yield ReportStep("review the finished work", f"git log -p {shlex.quote(kept)}")
+    if made.newer:
+        yield ReportStep("see the newest run of this change", f"ralphtool report {run.change}")
+    else:
+        yield from _list_continuations(run, has_others=bool(steps))
+
+
+def _list_continuations(run: RunSummary, *, has_others: bool) -> Iterator[ReportStep]:
+    change = f" {run.change}" if run.change else ""
+    if run.state == "running":
+        yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
+    elif run.state == "paused":
+        yield ReportStep("resume it", f"ralphtool resume{change}")
+    elif run.state == "died" or (not has_others and run.state not in ("done", "unproven")):
+        yield ReportStep("continue where it stopped", clean_command(run_command.build_resuming(run)))
+
+
+def _list_answers(stories: Sequence[ReportStory]) -> Iterator[ReportStep]:
+    """Replaces the run's own advice: people may have answered since, and earlier runs may have asked."""
+    for story in stories:
+        asked = story.question
+        if story.state == "waiting" and asked and asked.is_open and not asked.answer:
+            yield ReportStep(f"answer story {story.id}'s question", wording.build_answer_command(story))
+
+
+def is_finished(run: RunSummary) -> bool:
+    """Whether `ralphtool finish` has deleted the branch of the change since the run."""
+    try:
+        repository = Repository.find(run.root)
+        if repository is None or repository.resolve(layout.BRANCHES + run.change):
+            return False
+        return repository.resolve(layout.FINISHED + run.change) is not None
+    except (RalphError, OSError):
+        return False  # then only what the record says
+
+
+# --- after decisions --------------------------------------------------------------------------------
+
+
+def _list_new_steps(
+    run: RunSummary, recorded: Sequence[NextStep], stories: Sequence[ReportStory], made: Decisions
+) -> list[NextStep]:
+    """What the run would advise if it ended now."""
+    accused = [id for id, state in made.stories.items() if state.accused]
+    rows = [_build_row(one) for one in stories]
+    steps = list(advice.advise_on_stories(run.change, rows, _name_change(run), accused))
+    if all(row.state == "done" or row.optional for row in rows):
+        return [*steps, *_advise_on_branch(run)]
+    if run.state == "died":
+        return steps  # which is told how to continue anyway
+    told = next((one for one in recorded if (one.run or "").startswith("ralphtool run ")), None)
+    return [*steps, told or NextStep(say="continue", run=run_command.build_resuming(run))]
+
+
+def _build_row(story: ReportStory) -> StoryAfter:
+    counted = [one.entry for one in story.attempts if one.counts and one.entry]
+    state = "open" if story.state == "failed" and not counted else story.state  # it has nothing to explain
+    entry = counted[-1] if counted else None
+    return StoryAfter(id=story.id, state=state, optional=story.optional, proof=story.proof, entry=entry)
+
+
+def _name_change(run: RunSummary) -> str:
+    try:
+        return f" --change {run.change}" if len(overview.list_names(run.root)) > 1 else ""
+    except (RalphError, OSError):
+        return f" --change {run.change}"
+
+
+def _advise_on_branch(run: RunSummary) -> Iterator[NextStep]:
+    try:
+        repository = Repository.find(run.root)
+        if repository is not None and repository.resolve(layout.BRANCHES + run.change):
+            yield from advice.advise_on_branch(repository, run.change)
+    except (RalphError, OSError):
+        return  # then there is nothing to review
