@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ralphtool.judging.own_tests import OwnTests, find_own_tests, find_run, is_named
+from ralphtool.judging.proof_words import IF_NOTHING_NEEDS_TO_CHANGE, KEEP_OR_EXPLAIN
 from ralphtool.judging.receipt import MOST_NAMES, ProofRun, Receipt, Suspicion
 from ralphtool.judging.testresults.unloaded import find_unloaded
 
@@ -118,8 +119,7 @@ def _is_same_by_reading(evidence: ProofEvidence) -> bool:
 
 def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
     if not evidence.explanation:
-        advice = "if nothing needs to change, say so with `ralphtool agent observe finding`"
-        return ProofResult(against=(f"only the spec was changed; {advice}",))
+        return ProofResult(against=(f"only the spec was changed; {IF_NOTHING_NEEDS_TO_CHANGE}",))
     why = f"nothing was changed: {evidence.explanation}"
     return ProofResult(receipt=_build_receipt(evidence, "unproven", why), asks=why)
 
@@ -130,11 +130,8 @@ def _judge_lost(evidence: ProofEvidence, lost: Sequence[str]) -> ProofResult:
         why = f"tests as they were fail on the new code ({_name(lost)}), and the agent says: {evidence.explanation}"
         receipt = _build_receipt(evidence, "unproven", why, lost=lost)
         return ProofResult(receipt=receipt, lost=tuple(lost[:MOST_NAMES]), asks=why)
-    advice = (
-        "keep the behaviour; or, if the story asks for the change, explain it with `ralphtool agent observe finding`"
-    )
     words = "tests as they were at the checkpoint fail on the new code" if evidence.replay else "tests are gone"
-    return ProofResult(against=(f"{words}: {_name(lost)}; {advice}",), lost=tuple(lost[:MOST_NAMES]))
+    return ProofResult(against=(f"{words}: {_name(lost)}; {KEEP_OR_EXPLAIN}",), lost=tuple(lost[:MOST_NAMES]))
 
 
 # --- lost tests -------------------------------------------------------------------------------------

@@ -158,7 +158,7 @@ def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -
         more = f"review {len(unproven) - _MOST_ADVICE} more stories that are done, not proven"
         yield NextStep(say=more, run=f"ralphtool report {change.name}")
     for row in rows:
-        yield from _advise_on_story(row, named, is_accused=_is_accused(change.change_state.story(row.id)))
+        yield from _advise_on_story(row, named, change.change_state.story(row.id))
     if not is_done:
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
     elif branch:
@@ -192,10 +192,20 @@ def _is_accused(state: StoryState) -> bool:
     return bool(state.accused)
 
 
-def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterator[NextStep]:
+def _has_asked(state: StoryState) -> bool:
+    """Whether an agent has a question or a blocker. If a story has only used its attempts, there is no question."""
+    return bool(state.asked) or state.status == "blocked"
+
+
+def _advise_on_story(row: StoryAfter, named: str, state: StoryState) -> Iterator[NextStep]:
     """The next steps for a story that is not done."""
-    id = row.id
-    if row.state == "waiting":
+    id, is_accused = row.id, _is_accused(state)
+    if row.state == "waiting" and not _has_asked(state):
+        if row.entry:
+            yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
+        yield NextStep(say=f"tell the agent what to do in story {id}", run=f'ralphtool answer {id} "…"{named}')
+        yield NextStep(say=f"or try story {id} again as it is", run=f"ralphtool retry {id}{named}")
+    elif row.state == "waiting":
         yield NextStep(say=f"answer story {id}'s question", run=f'ralphtool answer {id} "…"{named}')
     if row.state == "failed":
         yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")

@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import re
 
+# Compiled on first use, long after most runs start.
 _FORMS = (
-    re.compile(r"unittest\.loader\._FailedTest\.([\w.]+)\)"),
-    re.compile(r"([\w.]+) \(unittest\.loader\._FailedTest\)"),  # before Python 3.11
-    re.compile(r"([^>]+?) > Test suite failed to run"),  # Jest
-    re.compile(r"while loading (\S+)"),  # RSpec
-    re.compile(r"([^\s>:]+\.(?:py|[cm]?[jt]sx?))"),  # pytest, Vitest, Node: the file itself
-    re.compile(r"(\S+) \[(?:build|setup) failed\]"),  # Go
+    r"unittest\.loader\._FailedTest\.([\w.]+)\)",
+    r"([\w.]+) \(unittest\.loader\._FailedTest\)",  # before Python 3.11
+    r"([^>]+?) > Test suite failed to run",  # Jest
+    r"while loading (\S+)",  # RSpec
+    r"([^\s>:]+\.(?:py|[cm]?[jt]sx?))",  # pytest, Vitest, Node: the file itself
+    r"(\S+) \[(?:build|setup) failed\]",  # Go
 )
 _PLACES = (
-    re.compile(r"([^:>]+)::"),  # tests/test_a.py::TestCart::test_two
-    re.compile(r"\w+ \(([\w.]+)\)"),  # test_two (tests.test_a.TestCart.test_two)
-    re.compile(r"([^>]+?\.(?:[cm]?[jt]sx?)) > "),  # tests/a.test.js > cart > two
+    r"([^:>]+)::",  # tests/test_a.py::TestCart::test_two
+    r"\w+ \(([\w.]+)\)",  # test_two (tests.test_a.TestCart.test_two)
+    r"([^>]+?\.(?:[cm]?[jt]sx?)) > ",  # tests/a.test.js > cart > two
 )
 
 
 def find_unloaded(name: str) -> str | None:
     """The file, module or package that could not be loaded, if that is what a failed test with this name stands for."""
-    found = next((found for form in _FORMS if (found := form.fullmatch(name) or _match_end(form, name))), None)
+    found = next((found for form in _FORMS if (found := re.fullmatch(form, name) or _match_end(form, name))), None)
     return found[1].removeprefix("./") if found else None
 
 
-def _match_end(form: re.Pattern[str], name: str) -> re.Match[str] | None:
+def _match_end(form: str, name: str) -> re.Match[str] | None:
     """`test_a (unittest.loader._FailedTest.test_a)`: the form is only the end of the name."""
     at = name.find("unittest.loader._FailedTest.")
-    return form.fullmatch(name, at) if at >= 0 else None
+    return re.fullmatch(form, name[at:]) if at >= 0 else None
+
+
+def describe_failure(name: str) -> str:
+    """A failed test for people: `test_calc (can't be loaded)` if it stands for a file."""
+    part = find_unloaded(name)
+    return f"{part} (can't be loaded)" if part else name
 
 
 def find_place(name: str) -> str | None:
     """The file or module in the name of a test; None if its program does not name it."""
-    return next((found[1] for form in _PLACES if (found := form.match(name))), None)
+    return next((found[1] for form in _PLACES if (found := re.match(form, name))), None)
 
 
 def is_inside(place: str, part: str) -> bool:

@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralphtool.judging.receipt import Receipt
-    from ralphtool.record.event_parts import RecordedFinding, RunLimits
+    from ralphtool.record.event_parts import NextStep, RecordedFinding, RunLimits
     from ralphtool.record.runs import RunSummary
     from ralphtool.record.view_parts import AttemptView, GateView, Occurrence, StoryView
 
@@ -334,7 +334,7 @@ def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportChe
 
 def _list_next_steps(run: RunSummary, end: RunEnded | None, stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
     steps = end.next[:_TEXTS] if end else ()
-    yield from _list_answers(stories)
+    yield from _list_answers(stories, steps)
     is_finished = bool(steps) and _is_finished(run)
     old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_finished else ()))
     told = [one for one in steps if not (one.run or "").startswith(old)]
@@ -362,12 +362,14 @@ def _is_finished(run: RunSummary) -> bool:
         return False  # then only what the record says
 
 
-def _list_answers(stories: tuple[ReportStory, ...]) -> Iterator[ReportStep]:
+def _list_answers(stories: tuple[ReportStory, ...], steps: tuple[NextStep, ...]) -> Iterator[ReportStep]:
     """Replaces the run's own advice: people may have answered since, and earlier runs may have asked."""
     for story in stories:
         asked = story.question
         if story.state == "waiting" and asked and asked.is_open and not asked.answer:
-            yield ReportStep(f"answer story {story.id}'s question", wording.build_answer_command(story))
+            said = [one.say for one in steps if f"{one.run or ''} ".startswith(f"ralphtool answer {story.id} ")]
+            say = formatting.clean_line(said[0]) if said else f"answer story {story.id}'s question"
+            yield ReportStep(say, wording.build_answer_command(story))
 
 
 # --- open questions ---------------------------------------------------------------------------------
