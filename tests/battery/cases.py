@@ -75,6 +75,7 @@ OPTIONS = frozenset(
         "quick",  # the test programs with which it is part of the quick run
         "settings",  # further lines of .ralph/config.toml
         "ticked",  # the user ticked the tasks before the run
+        "without",  # of a hollow case: the result of its tests without the work: "green" by default, or "red"
         "word_due",  # honest, but only a person can judge that: it may end unproven
     }
 )

@@ -95,6 +95,39 @@ def test_blocked_work_is_not_kept_but_can_be_found(asked: Lab) -> None:
     assert asked.git("show", "refs/ralph/attempts/add-login-1-1:half.txt") == "half"
 
 
+def test_a_story_that_used_its_attempts_shows_the_error_and_what_can_be_done(tmp_path: Path) -> None:
+    lab = Lab(tmp_path).repository("## 1. First\n\n- [ ] 1.1 Make a\n", attempts=1, tests=["python3 -m unittest -q"])
+    good = (
+        "import unittest\n\n\nclass T(unittest.TestCase):\n    def test_a(self):\n        self.assertTrue(id(self))\n"
+    )
+    lab.write("test_calc.py", good)
+    lab.git("add", "--all")
+    lab.git("commit", "--quiet", "--message=tests")
+    lab.play(default=[{"write": "test_calc.py", "text": f"{good}def add(:\n"}, {"tick": "all"}, {"complete": True}])
+    assert lab.loop().exit_code == 1
+    assert told(lab, "question", "missing") == ["newly red: test_calc (can't be loaded) (`python3 -m unittest -q`)"]
+    advice = [one["run"] for one in lab.events()[-1]["next"]]
+    assert advice[:3] == ["ralphtool explain add-login-1-1", 'ralphtool answer 1 "…"', "ralphtool retry 1"]
+    report = lab.run("report").stdout
+    assert "tell the agent what to do in story 1" in report
+    assert "answer story 1's question" not in report
+    explained = lab.run("explain", "1").stdout
+    assert "SyntaxError" in explained
+    assert "gate-1-after.log" in explained
+    assert "what is missing: newly red" in explained
+    assert "guidance for the next attempt" not in explained
+
+
+def test_what_an_agent_should_do_is_not_in_a_question_to_people(tmp_path: Path) -> None:
+    lab = Lab(tmp_path).repository("## 1. First\n\n- [ ] 1.1 Make a\n", attempts=2)
+    lab.play(default=[{"tick": "all"}, {"complete": True}])
+    assert lab.loop().exit_code == 1
+    assert "say so with `ralphtool agent observe finding`" in known(lab, "add-login-1-2")
+    assert told(lab, "question", "missing") == ["only the spec was changed"]
+    assert "agent observe" not in lab.question().read_text()
+    assert "agent observe" not in lab.run("questions").stdout
+
+
 ASKED = "I read the design. It names no colour.\n\nWhich colour should the button have?\n\n- red\n- blue"
 ASKED_AGAIN = "There is nothing about it in the code either. What colour should the button be: red or blue?"
 REPORTED: dict[str, Any] = {"observe": "blocker", "title": "Which colour should the button have?"}
@@ -348,6 +381,7 @@ def test_the_same_failure_twice_goes_back_to_the_checkpoint(lab: Lab) -> None:
     assert attempts(lab)[:4] == [f"add-login-1-{number}" for number in (1, 2, 3, 4)]
     assert lab.git("show", "refs/ralph/attempts/add-login-1-1:a") == "a"
     assert lab.entries()[3]["context"]["recovery_action"] == "fix-state"
+    assert "retrying from the last checkpoint: the same failure" in lab.run("explain", "add-login-1-3").stdout
     assert "[ ] 1.1" in prompt(lab, "add-login-1-4")
     assert "a different approach" in known(lab, "add-login-1-4")
 

@@ -275,6 +275,16 @@ def test_old_records_are_rebuilt_where_they_tell_enough() -> None:
     assert [told(one)[1:5] for one in done.differences] == [("1-2", "retry", "manual", ["1-3"])]
 
 
+def test_a_confirmed_blocker_is_known_by_the_words_of_every_version() -> None:
+    record = Record().step("3-1", "blocked", past={"blocker_is_real": True}, is_old=True)
+    now, earlier = "ralphtool confirmed the blocker", "the blocker is real"
+    assert any(now in line for line in record.lines)
+    old = Record()
+    old.lines = [line.replace(now, earlier) for line in record.lines]
+    for one in (record, old):
+        assert backtest.backtest([one.read()], {"attempts": 2}).check.same == 1
+
+
 def test_a_damaged_record_is_read_as_far_as_it_goes() -> None:
     lines = [line.encode() for line in tried().lines]
     deep = b'{"at":"x","type":"decision","entry":"1-3","given":' + b"[" * 5000

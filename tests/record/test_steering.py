@@ -281,6 +281,31 @@ def test_an_answer_waits_for_the_next_run(lab: Lab) -> None:
     assert lab.loop().exit_code == 0
 
 
+def test_a_question_about_a_done_story_needs_a_decision_not_an_answer(lab: Lab) -> None:
+    lab.repository(ONE)
+    lab.play(default=[{"observe": "finding", "title": "it is there already"}, {"tick": "all"}, {"complete": True}])
+    lab.loop()
+    assert "## Answer" not in lab.question().read_text()
+    listed = lab.run("questions").stdout
+    assert "ralphtool answer" not in listed
+    assert "ralphtool accept 1\n" in listed
+    assert 'ralphtool reject 1 --why "…"' in listed
+    assert lab.run("questions", "--json").json["questions"][0]["is_done"] is True
+    refused = lab.run("answer", "1", "Add a function mul")
+    assert refused.exit_code == 1
+    assert "accept it as it is (ralphtool accept 1), or reject it" in " ".join(refused.stderr.split())
+    with lab.question().open("a") as file:
+        file.write("\n## Answer\n\nAdd a function mul\n")
+    lab.loop()
+    assert seen(lab, "answered") == []
+    assert "not read by a run yet" not in lab.run("questions").stdout
+    lab.play(default=DONE)
+    assert lab.run("reject", "1", "--why", "Add a function mul").exit_code == 0
+    assert lab.loop().exit_code == 0
+    assert "Add a function mul" in prompts(lab)[-1]
+    assert lab.run("questions").stdout == "Nothing needs your answer.\n"
+
+
 def test_a_story_that_was_answered_and_then_cut_off_is_open(lab: Lab) -> None:
     lab.repository(ONE)
     lab.play({"story": "1", "told": "fake key", "steps": held(lab)}, {"story": "1", "steps": BLOCKED})

@@ -221,7 +221,7 @@ def a_night() -> Night:
         9,
         reasons=("the agent reported a blocker: PAYMENT_KEY is not set",),
         action="manual",
-        reason="the blocker is real: the variable PAYMENT_KEY is missing",
+        reason="ralphtool confirmed the blocker: the variable PAYMENT_KEY is missing",
     )
     night.add(
         "question",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.receipt import Receipt
 
 _CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
+_MOST_OUTPUT = 12  # lines of a gate
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
@@ -158,13 +159,13 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     lines += _build_section("Reasons for the verdict", _list_reasons(entry, verdict, receipt))
     lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
+    for log in _list_red_logs(record):
+        lines += _build_section(f"Last output of {glue(log)}", _read_end(log))
     decided = (
         make_printable(f"{_describe_action(decision['action'])}: {decision.get('reason', '')}") if decision else ""
     )
     guidance = (
-        (f"guidance for the next attempt: {make_printable(str(decision['guidance']))}")
-        if decision.get("guidance")
-        else ""
+        (f"{_name_guidance(decision)}: {make_printable(str(decision['guidance']))}") if decision.get("guidance") else ""
     )
     lines += _build_section("Decision", [one for one in (decided, guidance) if one])
     lines += _build_section("Usage", _describe_usage(verdict))
@@ -258,6 +259,25 @@ def _describe_gate(event: dict[str, Any]) -> str:
         mark = "red, as expected,"
     new = f"; newly red: {', '.join(map(str, event.get('new') or []))}" if event.get("new") else ""
     return make_printable(f"{mark} {phrases.describe_gate_time(when)}: {event.get('command')}{new}")
+
+
+def _name_guidance(decision: dict[str, Any]) -> str:
+    """A story that needs an answer gets no next attempt until then."""
+    return "what is missing" if decision["action"] == "manual" else "guidance for the next attempt"
+
+
+def _list_red_logs(record: dict[str, Any]) -> list[str]:
+    """The logs of the gates that are newly red: they contain the errors."""
+    after = [one for one in record["gates"] if one.get("when") == "after"]
+    numbered = {str(one.get("command")): number for number, one in enumerate(after, 1)}
+    red = [numbered[str(one.get("command"))] for one in after if one.get("new")]
+    return [f"{record['directory']}/gate-{number}-after.log" for number in red]
+
+
+def _read_end(log: str) -> list[str]:
+    from ralphtool.executors.gate_run import read_last_lines  # most explanations need no output
+
+    return [make_printable(line) for line in read_last_lines(log).splitlines()[-_MOST_OUTPUT:]]
 
 
 def _build_section(title: str, lines: list[str]) -> list[str]:

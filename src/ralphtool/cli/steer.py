@@ -72,6 +72,9 @@ def _print_question(one: OpenQuestion, command: str) -> None:
         echo(f"  {_shorten_line(line)}")
     if one.answer:
         echo(click.style(f"  answered, but not read by a run yet: {_shorten_line(one.answer)}", fg="green"))
+    elif one.is_done:
+        for each in command.split(", or "):
+            echo(f"  {glue(make_printable(each))}")
     else:
         echo(f"  {glue(make_printable(command))}      or edit {glue(make_printable(one.path))}")
     click.echo()
@@ -92,6 +95,7 @@ _STORY = click.argument("story", shell_complete=targets.complete_story)
 def answer(story: str, text: Sequence[str], change: str | None) -> None:
     """Answer a story's question. The current or next run tries the story again with fresh attempts.
 
+    A story that is done, but not proven, needs `ralphtool accept` or `ralphtool reject` instead.
     Without TEXT your editor opens; `-` reads standard input.
 
     \b
@@ -103,6 +107,7 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
     root = project.find()
     targets.refuse_agents(root)
     asked = _find_question(root, story, change)
+    questions.check_answerable(asked)
     told = _read_text(text) if text else _edit_answer(asked)
     questions.reply(root, asked, told)
     echo(f"story {make_printable(asked.story)} continues with your answer{_describe_when(root, asked.change)}")
@@ -182,7 +187,7 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
 def _describe_no_prompt(root: str, change: str, story: StorySummary) -> str:
     """Why there will be no next prompt for a story unless the user acts."""
     id = story.id
-    if any(one.story == id and not one.answer for one in questions.list_open(root, change)):
+    if any(one.story == id and not one.answer and not one.is_done for one in questions.list_open(root, change)):
         return f'story {id} needs your answer first: `ralphtool answer {id} "…"` (or `ralphtool retry {id}`)'
     return f'story {id} is done; to reopen it: `ralphtool reject {id} --why "…"`' if story.done else ""
 

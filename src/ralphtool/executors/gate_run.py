@@ -132,9 +132,10 @@ def _describe_counts(found: Counts) -> str:
 
 def read_last_output(results: Sequence[GateResult]) -> str:
     """The last output of the red gates: it contains the error, by which known solutions are searched."""
-    return "\n".join(_read_last_lines(one.log) for one in results if not one.ok)[-_MOST_WORDS:]
+    return "\n".join(read_last_lines(one.log) for one in results if not one.ok)[-_MOST_WORDS:]
 
 
-def _read_last_lines(log: str) -> str:
+def read_last_lines(log: str) -> str:
+    """The end of a gate's output, without empty lines."""
     output = _read_output(log)[-_MOST_WORDS:].decode("utf-8", "replace")
     return "\n".join(line for line in output.splitlines() if line.strip())

@@ -196,6 +196,7 @@ class Prover:
             is_strict=self._settings.run.guard == "strict",
             has_test_files=paths.has_test_files,
             suspicions=tuple(self._list_suspicions(paths)),
+            own_names={one.path: _list_checking_tests(one) for one in paths.own if find_role(one.path) == "test"},
             empty_tests=frozenset(name for one in paths.own for name in _find_empty_tests(one)),
         )
         if not report.tree or not all(one.ok for one in after if not one.is_linter):
@@ -342,6 +343,12 @@ def _find_empty_tests(change: FileChange) -> set[str]:
     from ralphtool.judging.guard.diff import find_empty_tests  # late, as above
 
     return find_empty_tests(change.path, change.new or b"") if find_role(change.path) == "test" else set()
+
+
+def _list_checking_tests(change: FileChange) -> tuple[str, ...]:
+    from ralphtool.judging.guard.diff import list_checking_tests  # late, as above
+
+    return list_checking_tests(change.path, change.new or b"")
 
 
 def _list_names(change: FileChange) -> list[str]:

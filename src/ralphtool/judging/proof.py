@@ -13,12 +13,16 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from ralphtool.judging.own_tests import OwnTests, find_own_tests, find_run, is_named
+from ralphtool.judging.proof_words import IF_NOTHING_NEEDS_TO_CHANGE, KEEP_OR_EXPLAIN
 from ralphtool.judging.receipt import MOST_NAMES, ProofRun, Receipt, Suspicion
+from ralphtool.judging.testresults.unloaded import find_unloaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 _SHOWN = 3
+_NONE = OwnTests()
 _SUSPICIONS = ("test-deleted", "test-skipped", "assertion-weakened", "test-config")
 _CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled on first use, long after most runs start
 # Programs that check code and run no tests. Any other program may be a test program with an unknown output format.
@@ -66,7 +70,8 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     own: tuple[SuiteRun, ...] | None = None
     own_paths: tuple[str, ...] = ()  # test files that are new or changed
     is_same_by_reading: bool = False  # all old tests still exist, apart from names that the work renamed
-    empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing
+    own_names: dict[str, tuple[str, ...]] = {}  # the tests in these files that check something
+    empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing, or only constants
     touched: frozenset[str] | None = None  # old tests that are gone or whose text changed; None: unknown
     has_new_tests: bool = False  # the test files contain new code
     has_test_files: bool = True  # test files were changed, not only test configuration
@@ -104,7 +109,7 @@ def prove(evidence: ProofEvidence, allow: Callable[[Sequence[str]], str]) -> Pro
         return ProofResult(against=(f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}",))
     own = find_own_tests(evidence)
     why = _find_doubt(evidence)
-    state = "unproven" if why else "proven" if own and _can_be_proven(evidence) else "held"
+    state = "unproven" if why else "proven" if own.names and _can_be_proven(evidence) else "held"
     receipt = _build_receipt(evidence, state, why, own, lost if allowed else (), removed, allowed)
     return ProofResult(receipt=receipt)
 
@@ -115,23 +120,19 @@ def _is_same_by_reading(evidence: ProofEvidence) -> bool:
 
 def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
     if not evidence.explanation:
-        advice = "if nothing needs to change, say so with `ralphtool agent observe finding`"
-        return ProofResult(against=(f"only the spec was changed; {advice}",))
+        return ProofResult(against=(f"only the spec was changed; {IF_NOTHING_NEEDS_TO_CHANGE}",))
     why = f"nothing was changed: {evidence.explanation}"
-    return ProofResult(receipt=_build_receipt(evidence, "unproven", why, (), (), (), ""), asks=why)
+    return ProofResult(receipt=_build_receipt(evidence, "unproven", why), asks=why)
 
 
 def _judge_lost(evidence: ProofEvidence, lost: Sequence[str]) -> ProofResult:
     """Fails the first time; if the next attempt does the same and explains it, a person must judge."""
     if evidence.was_accused and evidence.explanation:
         why = f"tests as they were fail on the new code ({_name(lost)}), and the agent says: {evidence.explanation}"
-        receipt = _build_receipt(evidence, "unproven", why, (), lost, (), "")
+        receipt = _build_receipt(evidence, "unproven", why, lost=lost)
         return ProofResult(receipt=receipt, lost=tuple(lost[:MOST_NAMES]), asks=why)
-    advice = (
-        "keep the behaviour; or, if the story asks for the change, explain it with `ralphtool agent observe finding`"
-    )
     words = "tests as they were at the checkpoint fail on the new code" if evidence.replay else "tests are gone"
-    return ProofResult(against=(f"{words}: {_name(lost)}; {advice}",), lost=tuple(lost[:MOST_NAMES]))
+    return ProofResult(against=(f"{words}: {_name(lost)}; {KEEP_OR_EXPLAIN}",), lost=tuple(lost[:MOST_NAMES]))
 
 
 # --- lost tests -------------------------------------------------------------------------------------
@@ -141,8 +142,8 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
     """Tests that passed before and no longer do; or that failed, and pass now only because they were changed."""
     found: list[str] = []
     for before in evidence.before:
-        after = _find(evidence.after, before.command)
-        seen = _find(evidence.replay or (), before.command) or after
+        after = find_run(evidence.after, before.command)
+        seen = find_run(evidence.replay or (), before.command) or after
         if after is None or seen is None or not before.is_counted or not (before.ran_tests or seen.ran_tests):
             continue
         names = _find_lost_names(before, seen)
@@ -210,12 +211,12 @@ def _find_removed(evidence: ProofEvidence) -> tuple[str, ...]:
     """Tests that are gone although their old version still passes."""
     found: list[str] = []
     for before in evidence.before:
-        after, seen = _find(evidence.after, before.command), _find(evidence.replay or (), before.command)
+        after, seen = find_run(evidence.after, before.command), find_run(evidence.replay or (), before.command)
         if after and seen and before.passed and after.passed is not None and seen.passed is not None:
             gone = (before.passed & seen.passed) - after.passed
             is_fewer = len(after.passed) < len(before.passed)
             # If there are as many or more, they were renamed, split or moved, unless the diff shows them as deleted.
-            found += [name for name in sorted(gone) if is_fewer or _is_named(name, _list_deleted(evidence))]
+            found += [name for name in sorted(gone) if is_fewer or is_named(name, _list_deleted(evidence))]
     return tuple(found)
 
 
@@ -225,47 +226,7 @@ def _list_deleted(evidence: ProofEvidence) -> set[str]:
     return words | {re.split(r"[.:]", word)[-1] for word in words} | {one.removesuffix(" is gone") for one in told}
 
 
-# --- own tests --------------------------------------------------------------------------------------
-
-
-def find_own_tests(evidence: ProofEvidence) -> tuple[str, ...]:
-    """Tests that fail without the work and pass with it."""
-    found: list[str] = []
-    for after in evidence.after:
-        before = _find(evidence.before, after.command)
-        without = _find(evidence.own or (), after.command)
-        if before and after.ok:
-            found += sorted(_find_fixed(evidence, before, after))
-        if without and after.ok and after.is_counted:
-            found += sorted(_find_new_tests(before, without, after))
-    return tuple(name for name in dict.fromkeys(found) if not _is_named(name, evidence.empty_tests))
-
-
-def _is_named(name: str, bare_names: Iterable[str]) -> bool:
-    """Whether it is one of these tests; ids have the file before the name, and parameters after it."""
-    bare = name.partition("[")[0]
-    return any(bare == one or bare.endswith((f"::{one}", f" > {one}", f".{one}", f"/{one}")) for one in bare_names)
-
-
-def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:
-    """Existing tests that were red, and are now green without having been changed."""
-    seen = _find(evidence.replay or (), after.command) or after
-    failed = before.failed or frozenset()
-    if seen.passed is not None and after.passed is not None:
-        return set(failed & seen.passed & after.passed)
-    return set(failed) if seen.ok and after.ok and not (seen.failed or after.failed) else set()
-
-
-def _find_new_tests(before: SuiteRun | None, without: SuiteRun, after: SuiteRun) -> set[str]:
-    """Prefers new tests: without the work a whole package may not compile, which says nothing about its old tests."""
-    known = (before.passed if before else None) or frozenset()
-    if without.ok:
-        return set()  # no test failed without the work; a missing test is not a failed one
-    if after.passed is not None and (new := after.passed - (without.passed or frozenset()) - known):
-        return set(new)
-    if after.passed is not None and without.passed is not None:
-        return set(after.passed - without.passed) if without.passed else set()
-    return set(without.failed or {f"`{without.command}` without the work"})
+# --- the state --------------------------------------------------------------------------------------
 
 
 def _can_be_proven(evidence: ProofEvidence) -> bool:
@@ -330,7 +291,7 @@ def _is_only_untouched(evidence: ProofEvidence) -> bool:
 
 def _find_red_linters(evidence: ProofEvidence) -> list[str]:
     """The linters that are green only because their configuration was changed."""
-    runs = [(one, _find(evidence.replay or (), one.command)) for one in evidence.after if one.is_linter and one.ok]
+    runs = [(one, find_run(evidence.replay or (), one.command)) for one in evidence.after if one.is_linter and one.ok]
     return [one.command for one, seen in runs if seen and not seen.ok and one.command not in _list_red(evidence.before)]
 
 
@@ -345,16 +306,17 @@ def _build_receipt(
     evidence: ProofEvidence,
     state: str,
     why: str,
-    own: Sequence[str],
-    lost: Sequence[str],
-    removed: Sequence[str],
-    allowed: str,
+    own: OwnTests = _NONE,
+    lost: Sequence[str] = (),
+    removed: Sequence[str] = (),
+    allowed: str = "",
 ) -> Receipt:
     return Receipt(
         state=state,
         why=why,
-        own_tests=tuple(own[:MOST_NAMES]),
-        own_count=len(own),
+        own_tests=own.names[:MOST_NAMES],
+        own_count=len(own.names),
+        own_unloaded=own.unloaded,
         passed_before=_sum_passed(evidence.before),
         passed_after=_sum_passed(evidence.after),
         lost=tuple(lost[:MOST_NAMES]),
@@ -383,23 +345,27 @@ def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
         yield from (ProofRun(kind=kind, command=one.command, ok=one.ok, tally=one.tally) for one in runs or ())
 
 
-def _list_told(evidence: ProofEvidence, own: Sequence[str], removed: Sequence[str]) -> Iterable[str]:
+def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -> Iterable[str]:
     if removed:
         yield f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}"
-    if evidence.own and not own:
+    if own.hollow and not own.names:
+        yield f"its new tests fail without the work, but check nothing of it: {_name(own.hollow)}"
+    elif evidence.own and not own.names and _has_unchecked(evidence):
+        yield "its new tests can't be loaded without the work, but check nothing of it"
+    elif evidence.own and not own.names:
         yield "its new tests also pass without the work, so they prove nothing about it"
     for one in evidence.after:
         if one.is_linter and not one.ok:
             yield f"`{one.command}` was red before and is still red"
 
 
+def _has_unchecked(evidence: ProofEvidence) -> bool:
+    return any(find_unloaded(name) for one in evidence.own or () for name in one.failed or ())
+
+
 def _sum_passed(runs: Sequence[SuiteRun]) -> int | None:
     counted = [one.count_passed for one in runs if one.count_passed is not None]
     return sum(counted) if counted else None
-
-
-def _find(runs: Iterable[SuiteRun], command: str) -> SuiteRun | None:
-    return next((one for one in runs if one.command == command), None)
 
 
 def _count(names: Sequence[str], word: str) -> str:

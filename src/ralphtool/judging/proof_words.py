@@ -16,8 +16,20 @@ WORDS: dict[str, str] = {
     "accepted": "accepted by you",
     "ticked": "ticked by you",
 }
+# For the agent of the next attempt, at the end of a reason.
+IF_NOTHING_NEEDS_TO_CHANGE = "if nothing needs to change, say so with `ralphtool agent observe finding`"
+KEEP_OR_EXPLAIN = (
+    "keep the behaviour; or, if the story asks for the change, explain it with `ralphtool agent observe finding`"
+)
 SHORT_WORDS: dict[str, str] = {**{state: state for state in WORDS}, "unproven": "not proven"}
 _PLURALS = {**WORDS, "proven": "proven by their own tests"}
+
+
+def drop_agent_advice(text: str) -> str:
+    """A reason as people need it: without what the agent of the next attempt should do."""
+    for advice in (IF_NOTHING_NEEDS_TO_CHANGE, KEEP_OR_EXPLAIN):
+        text = text.replace(f"; {advice}", "")
+    return text
 
 
 def count_states(proofs: Iterable[str]) -> dict[str, int]:

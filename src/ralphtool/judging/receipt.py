@@ -51,6 +51,8 @@ class Receipt(Struct, frozen=True, kw_only=True):
     """tests that fail without the work and pass with it; at most 50"""
     own_count: _Count = 0
     """the number of such tests"""
+    own_unloaded: _Count = 0
+    """how many of them can't even be loaded without the work"""
     passed_before: _Count | None = None
     """the number of tests that passed at the checkpoint; null if no program reports it"""
     passed_after: _Count | None = None

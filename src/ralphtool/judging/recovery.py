@@ -96,7 +96,9 @@ def _decide_question(verdict: Verdict, past: RecoveryContext, policy: RecoveryPo
 
 def _decide_manual(verdict: Verdict, past: RecoveryContext, policy: RecoveryPolicy) -> RecoveryDecision | None:
     if verdict.status == "blocked" and past.blocker_is_real:
-        return RecoveryDecision("manual", verdict.blocker or "", f"the blocker is real: {past.blocker_check}")
+        return RecoveryDecision(
+            "manual", verdict.blocker or "", f"ralphtool confirmed the blocker: {past.blocker_check}"
+        )
     is_skipped = past.is_optional and past.attempts == 1  # also if one attempt is all that the settings allow
     if past.attempts >= policy.attempts and not is_skipped:
         times = f"{past.attempts} attempt{'' if past.attempts == 1 else 's'}"

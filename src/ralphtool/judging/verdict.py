@@ -254,7 +254,9 @@ def _describe_red_gate(red: RedGate) -> str:
     if not red.tests:
         return f"`{_shorten_line(red.command, 80)}` is newly red{f': {_shorten_line(red.why)}' if red.why else ''}"
     more = f" and {len(red.tests) - _SHOWN} more" if len(red.tests) > _SHOWN else ""
-    tests = ", ".join(_shorten_line(test) for test in red.tests[:_SHOWN])
+    from ralphtool.judging.testresults.unloaded import describe_failure  # only a red gate needs it
+
+    tests = ", ".join(_shorten_line(describe_failure(test)) for test in red.tests[:_SHOWN])
     return f"newly red: {tests}{more} (`{_shorten_line(red.command, 80)}`)"
 
 

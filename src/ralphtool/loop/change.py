@@ -266,6 +266,9 @@ class Change:
         """Whether a person must answer first. An answer is applied here, and brings fresh attempts."""
         if state.question is None:
             return False
+        if state.status == "completed":  # it was done, but not proven, and the user unticked it: that decides
+            self.close_question(state)
+            return False
         path = questions.path_of(self.root, state.question.name)
         with questions.turn(path):
             told = self._read_answer(story, path)

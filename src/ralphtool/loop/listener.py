@@ -79,7 +79,8 @@ class Listener:
 
     def _look_for_answers(self) -> None:
         for id, state in self._change.change_state.stories.items():
-            path = questions.path_of(self._change.root, state.question.name) if state.question else ""
+            asked = state.question if state.status != "completed" else None  # a done story needs a decision
+            path = questions.path_of(self._change.root, asked.name) if asked else ""
             version = _version(path) if path else 0
             if version and self._answers.get(path) != version:
                 self._answers[path] = version

@@ -13,6 +13,7 @@ from ralphtool.executors import gate_run
 from ralphtool.history import analyzer
 from ralphtool.history.records import Observation, RecoveryAction
 from ralphtool.judging import gates
+from ralphtool.judging.proof_words import drop_agent_advice
 from ralphtool.memory import usefulness
 from ralphtool.memory.usefulness import ShownItems
 from ralphtool.record import questions
@@ -218,10 +219,10 @@ def build_observation(fields: SessionState) -> Observation:
 def _build_question(change: Change, iteration: Iteration) -> Question:
     prd_id, verdict, check = iteration.before.prd_id, iteration.verdict, iteration.check
     story, why = iteration.story, iteration.decision.reason
-    missing = check.found if check.is_real else verdict.asks or verdict.question or verdict.summary
+    missing = check.found if check.is_real else verdict.asks or verdict.question or drop_agent_advice(verdict.summary)
     earlier = change.history.entries(last=5, prd_id=prd_id)
-    tried = [f"- {one.id}: {one.summary or one.status}" for one in earlier]
-    now = f"- {iteration.assignment.entry}: {verdict.summary}"
+    tried = [f"- {one.id}: {drop_agent_advice(one.summary or one.status)}" for one in earlier]
+    now = f"- {iteration.assignment.entry}: {drop_agent_advice(verdict.summary)}"
     text = questions.render(
         prd_id,
         {
@@ -232,6 +233,7 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
             **_describe_changed_tests(iteration),
             "What was tried": fence_visible("\n".join([*tried, now])),
         },
+        is_done=iteration.is_done,
     )
     return Question(f"{prd_id[-200:]}.md", text, story.title, missing, why, session.now())
 

@@ -134,8 +134,7 @@ def _add_gates(spent: Totals, gates: Sequence[Gate]) -> Totals:
 
 def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
     named = f" --change {change.name}" if change.has_others() else ""
-    accused = [row.id for row in rows if change.change_state.story(row.id).accused]
-    yield from advice.advise_on_stories(change.name, rows, named, accused)
+    yield from advice.advise_on_stories(change.name, rows, named, change.change_state.stories)
     if not is_done:
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
     elif change.workspace.branch:

@@ -8,8 +8,9 @@ from ralphtool.core import layout
 from ralphtool.record.event_parts import NextStep
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from ralphtool.record.change_state import StoryState
     from ralphtool.record.event_parts import StoryAfter
     from ralphtool.workspace.git import Repository
 
@@ -17,10 +18,9 @@ _MOST = 5  # stories of a kind that get their own advice
 
 
 def advise_on_stories(
-    change: str, rows: Sequence[StoryAfter], named: str, accused: Collection[str]
+    change: str, rows: Sequence[StoryAfter], named: str, states: Mapping[str, StoryState]
 ) -> Iterator[NextStep]:
-    """`named` is the option that names the change, if it is needed. The last attempts at the stories in `accused` were
-    refused because old tests fail on their code: a person may allow that."""
+    """`named` is the option that names the change, if it is needed."""
     unproven = [row for row in rows if row.proof == "unproven"]
     for row in unproven[:_MOST]:
         yield from _advise_on_unproven(row, named)
@@ -28,7 +28,7 @@ def advise_on_stories(
         more = f"review {len(unproven) - _MOST} more stories that are done, not proven"
         yield NextStep(say=more, run=f"ralphtool report {change}")
     for row in rows:
-        yield from _advise_on_story(row, named, is_accused=row.id in accused)
+        yield from _advise_on_story(row, named, states.get(row.id))
 
 
 def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
@@ -39,14 +39,29 @@ def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
     yield NextStep(say=f"or reject story {id}, which reverts its work", run=f'ralphtool reject {id} --why "…"{named}')
 
 
-def _advise_on_story(row: StoryAfter, named: str, *, is_accused: bool) -> Iterator[NextStep]:
+def _is_accused(state: StoryState | None) -> bool:
+    """Whether the last attempt was refused because old tests fail on its code: a person may allow that."""
+    return state is not None and bool(state.accused)
+
+
+def _has_asked(state: StoryState | None) -> bool:
+    """Whether an agent has a question or a blocker. If a story has only used its attempts, there is no question."""
+    return state is None or bool(state.asked) or state.status == "blocked"
+
+
+def _advise_on_story(row: StoryAfter, named: str, state: StoryState | None) -> Iterator[NextStep]:
     """The next steps for a story that is not done."""
     id = row.id
-    if row.state == "waiting":
+    if row.state == "waiting" and not _has_asked(state):
+        if row.entry:
+            yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
+        yield NextStep(say=f"tell the agent what to do in story {id}", run=f'ralphtool answer {id} "…"{named}')
+        yield NextStep(say=f"or try story {id} again as it is", run=f"ralphtool retry {id}{named}")
+    elif row.state == "waiting":
         yield NextStep(say=f"answer story {id}'s question", run=f'ralphtool answer {id} "…"{named}')
     if row.state == "failed":
         yield NextStep(say=f"see why story {id} failed", run=f"ralphtool explain {row.entry}")
-    if row.state in ("waiting", "failed") and is_accused and row.entry:
+    if row.state in ("waiting", "failed") and _is_accused(state) and row.entry:
         yield NextStep(say=f"or accept that attempt of story {id} as it is", run=f"ralphtool accept {row.entry}{named}")
     if row.state == "skipped" and not row.optional:
         yield NextStep(say=f"try story {id} again", run=f"ralphtool retry {id}{named}")

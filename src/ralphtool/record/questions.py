@@ -37,11 +37,14 @@ _VIA_WEB = "<!-- answered through the web page -->"  # on a separate line before
 
 
 class OpenQuestion:
-    """An open question, and its answer, if there is one already."""
+    """An open question, and its answer, if there is one already.
 
-    __slots__ = ("answer", "asked", "change", "missing", "path", "prd_id", "story", "text", "title", "why")
+    If the story is done, but not proven, only `accept` or `reject` decides: an agent could write an answer, too.
+    """
 
-    def __init__(self, root: str, change: str, story: str, fields: Mapping[str, Any]) -> None:
+    __slots__ = ("answer", "asked", "change", "is_done", "missing", "path", "prd_id", "story", "text", "title", "why")
+
+    def __init__(self, root: str, change: str, story: str, fields: Mapping[str, Any], *, is_done: bool = False) -> None:
         self.change = change
         self.story = story
         self.text = str(fields.get("text") or "")
@@ -52,10 +55,11 @@ class OpenQuestion:
         name = os.path.basename(str(fields.get("name") or ""))
         self.prd_id = name.removesuffix(".md")
         self.path = path_of(root, name)
-        self.answer = read_answer(self.path)
+        self.is_done = is_done
+        self.answer = None if is_done else read_answer(self.path)
 
-    def as_dict(self) -> dict[str, str | None]:
-        names = ("change", "story", "title", "prd_id", "missing", "why", "asked", "path", "answer")
+    def as_dict(self) -> dict[str, str | bool | None]:
+        names = ("change", "story", "title", "prd_id", "missing", "why", "asked", "path", "answer", "is_done")
         return {name: getattr(self, name) for name in names}
 
 
@@ -66,11 +70,12 @@ def path_of(root: str, name: str) -> str:
     return os.path.join(layout.questions(root), name)
 
 
-def render(prd_id: str, fields: Mapping[str, str]) -> str:
-    """A file that a person can read, and answer in place."""
+def render(prd_id: str, fields: Mapping[str, str], *, is_done: bool = False) -> str:
+    """A file that a person can read and, unless the story is done, answer in place."""
     parts = [f"# {prd_id}: a question for you\n\nprd_id: {prd_id}\n"]
     parts += [f"## {title}\n\n{text.strip()}\n" for title, text in fields.items() if text.strip()]
-    parts.append(f"{_ANSWER}\n\n{_HINT}\n")
+    if not is_done:
+        parts.append(f"{_ANSWER}\n\n{_HINT}\n")
     return "\n".join(parts)
 
 
@@ -86,6 +91,8 @@ def read_answer_and_via(path: str) -> tuple[str | None, str]:
     via = "web" if told.lstrip().startswith(_VIA_WEB) else ""
     told = told.replace(_VIA_WEB, "", 1) if via else told
     if not hint:  # the person removed it
+        if _ANSWER not in told:
+            return None, ""
         return told.rpartition(_ANSWER)[2].strip()[:LONGEST] or None, via
     return f"{before.rpartition(_ANSWER)[2].strip()}\n{told.strip()}".strip()[:LONGEST] or None, via
 
@@ -161,11 +168,14 @@ def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
 
 
 def build_answer_command(one: OpenQuestion, others: Sequence[OpenQuestion]) -> str:
-    """Names the change only if several have a question of a story with that id."""
+    """Names the change only if several have a question of a story with that id. A done story has two commands."""
     import shlex  # only messages need it
 
     is_shared = any(other.story == one.story and other.change != one.change for other in others)
     option = f" --change {shlex.quote(one.change)}" if is_shared else ""
+    if one.is_done:
+        story = shlex.quote(one.story)
+        return f'ralphtool accept {story}{option}, or ralphtool reject {story} --why "…"{option}'
     return f'ralphtool answer {shlex.quote(one.story)} "…"{option}'
 
 
@@ -179,18 +189,19 @@ def _list_changes(root: str) -> list[str]:
 
 def _list_of_change(root: str, change: str) -> Iterator[OpenQuestion]:
     state = load_change_state(root, change)
-    asked = {story: one["question"] for story, one in state.get("stories", {}).items() if one.get("question")}
+    asked = {story: one for story, one in state.get("stories", {}).items() if one.get("question")}
     if not asked:
         return
     sent = steering.list_pending(root, change, state.get("heeded") or ())
     decided = {one.story for one in sent if one.action in ("skip", "retry")}
     for story, fields in asked.items():
         if story not in decided:
-            yield OpenQuestion(root, change, story, fields)
+            yield OpenQuestion(root, change, story, fields["question"], is_done=fields.get("status") == "completed")
 
 
 def reply(root: str, question: OpenQuestion, text: str) -> None:
     """Writes an answer below the question: the current run applies it, or else the next one."""
+    check_answerable(question)
     told = check_text(text)
     with turn(question.path):
         if not any(one.path == question.path for one in list_open(root, question.change)):
@@ -198,3 +209,12 @@ def reply(root: str, question: OpenQuestion, text: str) -> None:
         ask(question.path, question.text)
         marked = f"{_VIA_WEB}\n{told}" if sender.describe_via() else told
         files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + marked.encode() + b"\n")
+
+
+def check_answerable(question: OpenQuestion) -> None:
+    if question.is_done:
+        raise InvalidValue(
+            f"story {question.story} is done, but not proven, so it needs a decision: accept it as it is (`ralphtool "
+            f"accept {question.story}`), or reject it, which reverts its work and puts your reason in the next prompt "
+            f'(`ralphtool reject {question.story} --why "…"`)'
+        )

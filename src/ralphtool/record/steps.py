@@ -177,6 +177,10 @@ def parse_input(value: object) -> DecisionInput | None:
         return None
 
 
+# The beginning of the reason, now and in earlier versions; such records have no other sign.
+_REAL_BLOCKER = ("ralphtool confirmed the blocker", "the blocker is real")
+
+
 # --- records without the inputs of decisions --------------------------------------------------------
 
 
@@ -200,6 +204,6 @@ def rebuild_input(run: RecordedRun, step: RecordedIteration, before: RecordedIte
         open_tasks=step.open_tasks,
         in_chunks=step.task is not None,
         is_optional=step.story in run.optional,
-        blocker_is_real=True if step.reason.startswith("the blocker is real") else None,
+        blocker_is_real=True if step.reason.startswith(_REAL_BLOCKER) else None,
     )
     return DecisionInput(verdict, past, RecoveryPolicy(attempts))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _FEW = 3  # names shown; the others are only counted
 _MOST_RUNS, _MOST_NOTES = 8, 5
 _NAME, _TEXT = 120, 300  # characters
+_UNLOADED = "can't be loaded without the work, and pass with it"
 _KINDS = {
     "before": "before the work",
     "gates": "gates",
@@ -39,7 +40,7 @@ def describe_receipt(receipt: Receipt, clean: Clean = flatten) -> str:
     """One line: `proven by its own tests (2 tests fail without it)`."""
     told = describe_proof(receipt.state, clean(receipt.why, _TEXT))
     if receipt.state == "proven" and (number := _count_own(receipt)):
-        return f"{told} ({pluralize(number, 'test fails', 'tests fail')} without it)"
+        return f"{told} ({_describe_short(receipt, number)} without it)"
     if receipt.state == "held" and receipt.passed_after:
         return f"{told} ({pluralize(receipt.passed_after, 'test passes', 'tests pass')})"
     if receipt.state == "accepted" and receipt.why:
@@ -83,11 +84,22 @@ def _count_own(receipt: Receipt) -> int:
     return max(receipt.own_count, len(receipt.own_tests))
 
 
+def _describe_short(receipt: Receipt, number: int) -> str:
+    if receipt.own_unloaded >= number:
+        return pluralize(number, "test can't be loaded", "tests can't be loaded")
+    return pluralize(number, "test fails", "tests fail")
+
+
 def _describe_own_tests(receipt: Receipt, clean: Clean) -> str:
     number = _count_own(receipt)
     if not number:
         return ""
+    unloaded = min(receipt.own_unloaded, number)
     told = pluralize(number, "fails without the work and passes with it", "fail without the work and pass with it")
+    if unloaded == number:
+        told = pluralize(number, "can't be loaded without the work, and passes with it", _UNLOADED)
+    elif unloaded:
+        told += f" ({unloaded} can't even be loaded without it)"
     names = _name_few(receipt.own_tests, clean, number)
     return f"{told}: {names}" if names else told
 

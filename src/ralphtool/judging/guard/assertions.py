@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ralphtool.judging.guard.model import ALWAYS_TRUE, EXACT, LOOSE, PARTIAL, Assertion
 
@@ -24,6 +25,32 @@ class Claim(Struct, frozen=True):
 
 
 def parse_claim(claim: Claim) -> Assertion:
+    parsed = _parse(claim)
+    return replace(parsed, fixed=True) if _is_fixed(claim) else parsed
+
+
+def _is_fixed(claim: Claim) -> bool:
+    """Whether it compares only constants. The test itself may be the subject, so the words must say "compare"."""
+    first = [one for one in claim.first[:2] if one != "t"]
+    arguments = [*first, *claim.last[:2]] if claim.chained else claim.first[1:3] if "t" in claim.first[:1] else first
+    is_comparing = _COMPARING.match(claim.words[-1].rstrip("!?")) is not None
+    if not is_comparing or not arguments or not (claim.chained or len(arguments) > 1):
+        return len(arguments) > 0 and claim.words[-1].rstrip("!?").lower() in _BOOLEAN and _is_computed(arguments[0])
+    # `expect(true).toBe(false)` says that this place must not be reached.
+    return not {"true", "false"} & set(arguments) and all(map(_is_constant, arguments))
+
+
+def _is_computed(text: str) -> bool:
+    return not _is_literal(text) and _is_constant(text)
+
+
+def _is_constant(text: str) -> bool:
+    """Whether there are only literals and operators in it."""
+    rest = _STRING.sub("0", text)
+    return not any(one in rest for one in "\"'`") and not set(_NAME.findall(rest)) - _CONSTANT_NAMES
+
+
+def _parse(claim: Claim) -> Assertion:
     matcher = claim.words[-1].lower().rstrip("!?")
     if _is_throwing(claim):
         return _parse_throwing(claim, matcher)
@@ -42,6 +69,15 @@ def parse_claim(claim: Claim) -> Assertion:
     if len(first) > 1 and _is_literal(first[0]) and first[0] == first[1]:
         return Assertion(claim.text, (), ALWAYS_TRUE)
     return Assertion(claim.text, find_subjects(first[:2]), _measure_matcher(matcher))
+
+
+_COMPARING = re.compile(
+    r"(?i)(?:debug_)?(?:assert_?|are_?|to_?|must_|be_?)*(?:not_?)?(?:strict_?|deep_?)*"
+    r"(?:equals?|eq|ne|same|identical|be|is|equal_to|greater\w*|less\w*)\Z"
+)
+_STRING = re.compile(r"\"(?:[^\"\\#${]|\\.)*\"|'(?:[^'\\]|\\.)*'|`[^`$\\]*`")
+_NAME = re.compile(r"[^\W\d]\w*")
+_CONSTANT_NAMES = frozenset(("true", "false", "null", "nil", "None", "undefined", "NaN", "len", "length", "size"))
 
 
 def _is_throwing(claim: Claim) -> bool:
@@ -135,6 +171,11 @@ _EQUAL = re.compile(r"!\s*(?:reflect\.DeepEqual|cmp\.Equal|\w+\.Equal)\((.*?), (
 
 def parse_failing_branch(condition: str) -> Assertion:
     """Go: `if got != want { t.Errorf(…) }` asserts that they are equal; the message does not matter."""
+    parsed = _parse_failing_branch(condition)
+    return replace(parsed, fixed=True) if condition != "true" and _is_constant(condition) else parsed
+
+
+def _parse_failing_branch(condition: str) -> Assertion:
     equal = _EQUAL.fullmatch(condition)
     if equal and "&&" not in condition:
         return Assertion(f"if {condition}", find_subjects(one for one in equal.groups() if one), EXACT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from ralphtool.judging.guard.chunks import read_chunks
 from ralphtool.judging.guard.compare import Comparison
@@ -20,6 +20,7 @@ from ralphtool.judging.guard.model import (
     FindingKind,
     GuardFinding,
     ParsedTestFile,
+    Test,
     decode,
     shorten,
 )
@@ -53,19 +54,31 @@ def _inspect_tests(changes: Sequence[FileChange]) -> list[GuardFinding]:
 
 
 def find_empty_tests(path: str, data: bytes) -> set[str]:
-    """The names of tests that assert nothing: they run code, but do not check the result."""
+    """The names of tests that assert nothing, or only something about constants: they check no result."""
+    return {test.bare for test, asserts in _read_asserting(path, data) if not asserts}
+
+
+def list_checking_tests(path: str, data: bytes) -> tuple[str, ...]:
+    """The names of the tests that check a result, in the order of the file; skipped ones are left out."""
+    return tuple(test.name for test, asserts in _read_asserting(path, data) if asserts and not test.skips)
+
+
+def _read_asserting(path: str, data: bytes) -> Iterator[tuple[Test, bool]]:
     text = decode(data)
     file = None if len(text) > LONGEST else read_tests(path, text, False)
     if file is None or file.coarse:
-        return set()
+        return
     helpers = {name for name, one in file.beside.items() if _asserts(one.body, frozenset())}
-    return {test.bare for test in file.tests.values() if not _asserts(test.body, helpers)}
+    for test in file.tests.values():
+        yield test, _asserts(test.body, helpers)
 
 
 def _asserts(body: Body, helpers: Collection[str]) -> bool:
-    if body.unknown or any(check.strength > ALWAYS_TRUE or check.raises is not None for check in body.checks):
+    checks = [check for check in body.checks if not check.fixed]
+    if body.unknown or any(check.strength > ALWAYS_TRUE or check.raises is not None for check in checks):
         return True
-    return any(call.asserts or call.name.rpartition(".")[2] in helpers for call in body.calls)
+    calls = [call for call in body.calls if not call.fixed]
+    return any(call.asserts or call.name.rpartition(".")[2] in helpers for call in calls)
 
 
 def _read_both(change: FileChange) -> ChangedTestFile:

@@ -95,6 +95,8 @@ class Assertion(Struct, frozen=True):
     matched: bool = False
     structured: bool = False
     """Whether it checks several values of its subject at once."""
+    fixed: bool = False
+    """Whether it is only about constants, as in `1 + 1 == 2`."""
 
 
 class CallSite(Struct, frozen=True):
@@ -106,6 +108,8 @@ class CallSite(Struct, frozen=True):
     weight: int
     asserts: bool = False
     """Whether its name says so and its result is not used, as in `check_it(x)`: its purpose is to fail."""
+    fixed: bool = False
+    """Whether it checks only constants."""
 
 
 class Body(Struct):

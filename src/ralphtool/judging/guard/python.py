@@ -6,18 +6,22 @@ import ast
 import re
 import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
+from functools import cached_property, partial
 
-from ralphtool.judging.guard.model import MANY, Body, CallSite, ParsedTestFile, Test, add_skip, shorten
+from msgspec.structs import replace
+
+from ralphtool.judging.guard.model import MANY, Assertion, Body, CallSite, ParsedTestFile, Test, add_skip, shorten
 from ralphtool.judging.guard.python_assertions import (
     convert_call,
     count_elements,
     evaluate_truth,
     get_dotted_name,
     get_last_name,
+    is_about_values,
     parse_assertion_call,
     parse_assertions,
 )
+from ralphtool.judging.guard.python_constants import PythonConstants, PythonScope
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _SKIP_MARK = re.compile(r"(?:.*\.)?(?:skip|skip[_A-Zi]\w*|xfail\w*|expectedFailure)\Z")
@@ -63,6 +67,10 @@ class _PythonReader:
             if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
                 self.tables[node.targets[0].id] = node.value
 
+    @cached_property
+    def constants(self) -> PythonConstants:
+        return PythonConstants(self.tree)
+
     def scope(self, body: Sequence[ast.stmt], owner: str, skips: dict[str, str], cases: int) -> None:
         skips = {**skips, **_find_scope_skips(body, owner or "the file", is_module=not owner)}
         for node in body:
@@ -83,9 +91,8 @@ class _PythonReader:
         first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
         lines = self._lines(first, node.end_lineno) + self._table_lines(node)
         skips = {**skips, **_find_decorator_skips(node.decorator_list, name)}
-        test = Test(
-            owner, node.name, lines, lambda: _read_body(node, name), skips, cases * _count_cases(node, self.tables)
-        )
+        cases *= _count_cases(node, self.tables)
+        test = Test(owner, node.name, lines, partial(_read_body, node, name, self), skips, cases)
         if node.name.startswith("test") and not _is_fixture(node):
             self.reading.tests[name] = test
         else:
@@ -213,8 +220,8 @@ def _count_cases(node: _Function | ast.ClassDef, tables: dict[str, ast.expr]) ->
     return min(cases, MANY)
 
 
-def _read_body(node: _Function, name: str) -> Body:
-    reader = _BodyReader(name)
+def _read_body(node: _Function, name: str, file: _PythonReader) -> Body:
+    reader = _BodyReader(name, file.constants.scope(node))
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     reader.start(body)
     reader.block(body, 1)
@@ -229,8 +236,9 @@ def _read_body(node: _Function, name: str) -> Body:
 class _BodyReader:
     """Collects the assertions, calls and skips of a function; unreachable ones have no weight."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, scope: PythonScope) -> None:
         self.name = name
+        self.scope = scope
         self.body = Body()
 
     def start(self, body: Sequence[ast.stmt]) -> None:
@@ -253,7 +261,9 @@ class _BodyReader:
 
     def _statement(self, node: ast.stmt, weight: int) -> None:
         if isinstance(node, ast.Assert):
-            self.body.checks += parse_assertions(node.test, weight)
+            # `assert False` says that this place must not be reached.
+            fixed = evaluate_truth(node.test) is not False and self.scope.is_constant(node.test)
+            self._add(parse_assertions(node.test, weight), fixed=fixed)
         elif isinstance(node, ast.If):
             self._if(node, weight)
         elif isinstance(node, ast.For | ast.AsyncFor):
@@ -282,7 +292,11 @@ class _BodyReader:
             call = item.context_expr
             if isinstance(call, ast.Call) and get_last_name(call.func) == "suppress":
                 weight = 0 if any(_is_catching_assertions(one) for one in call.args) else weight
+            before = len(self.body.checks)
             self._expression(call, weight)
+            raising = self.body.checks[before:]
+            if raising and all(map(self.scope.is_constant, node.body)):
+                self.body.checks[before:] = [replace(one, fixed=True) for one in raising]
         self.block(node.body, weight)
 
     def _other(self, node: ast.stmt, weight: int) -> None:
@@ -314,9 +328,14 @@ class _BodyReader:
             ours = get_dotted_name(node.func) in (name, f"self.{name}", f"cls.{name}")
             asserts = alone and _ASSERTING.match(name) is not None
             if ours or asserts:
-                self.body.calls.append(CallSite(name, partial(convert_call, node), weight, asserts))
+                fixed = self.scope.is_constant(node)
+                self.body.calls.append(CallSite(name, partial(convert_call, node), weight, asserts, fixed))
         else:
-            self.body.checks += known
+            given = [*node.args, *(one.value for one in node.keywords)]
+            self._add(known, fixed=is_about_values(node, name) and all(map(self.scope.is_constant, given)))
+
+    def _add(self, checks: Sequence[Assertion], *, fixed: bool) -> None:
+        self.body.checks += [replace(one, fixed=True) for one in checks] if fixed else checks
 
 
 def _is_swallowing(node: ast.ExceptHandler) -> bool:

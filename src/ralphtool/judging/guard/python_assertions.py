@@ -61,6 +61,10 @@ _COMPARING: dict[str, type[ast.cmpop]] = {
     "assertLessEqual": ast.LtE,
 }
 _EQUAL = re.compile(r"assert(?:Equals?|\w+Equal)\Z")
+_VALUES = re.compile(
+    r"assert(?:_|True|False|IsNone|IsNotNone|IsInstance"
+    r"|(?:Not)?(?:Almost)?Equals?|(?:List|Tuple|Dict|Set|Sequence|MultiLine|Count)Equal)\Z"
+)
 _RAISING = re.compile(r"(?:raises|warns|assertRaises(?:Regex)?|assertWarns(?:Regex)?)\Z")
 _MOCKED = re.compile(r"assert_(?:\w+_)?(?:called|awaited|calls?|awaits?)\w*\Z")
 _ROUGHLY = re.compile(r"(?:approx|isclose|allclose|assertAlmostEqual|assertNotAlmostEqual|assert_allclose)\Z")
@@ -78,6 +82,15 @@ def parse_assertion_call(node: ast.Call, name: str, weight: int) -> list[Asserti
         return [Assertion(ast.unparse(node), (), EXACT, weight)]
     said = _convert_to_expression(node, name) if name.startswith("assert") and node.args else None
     return None if said is None else parse_assertions(said, weight)
+
+
+def is_about_values(node: ast.Call, name: str) -> bool:
+    """Whether a call checks only its arguments, rather than, for example, the file that an argument names."""
+    if _RAISING.match(name):
+        return len(node.args) > 1 and "Regex" not in name
+    said = _convert_to_expression(node, name) if name.startswith("assert") and node.args else None
+    is_known = name in _COMPARING or _VALUES.match(name) is not None
+    return is_known and said is not None and evaluate_truth(said) is not False
 
 
 def _convert_to_expression(node: ast.Call, name: str) -> ast.expr | None:

@@ -107,6 +107,7 @@ class ReportReceipt(Struct, frozen=True, kw_only=True):
     rows: tuple[tuple[str, str], ...] = ()
     own_tests: tuple[str, ...] = ()
     own_count: int = 0
+    own_unloaded: int = 0
     passed_before: int | None = None
     passed_after: int | None = None
     lost: tuple[str, ...] = ()

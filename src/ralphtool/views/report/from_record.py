@@ -183,6 +183,7 @@ def _build_receipt(receipt: Receipt) -> ReportReceipt:
         rows=tuple((row.label, row.text) for row in receipts.list_rows(receipt, formatting.clean_line)),
         own_tests=_clean_names(receipt.own_tests),
         own_count=receipt.own_count,
+        own_unloaded=receipt.own_unloaded,
         passed_before=receipt.passed_before,
         passed_after=receipt.passed_after,
         lost=_clean_names(receipt.lost),

@@ -37,7 +37,7 @@ def list_next_steps(
     """`is_changed` says whether the decisions changed the stories."""
     recorded = end.next[:_MOST] if end else ()
     steps = _list_new_steps(run, recorded, stories, made) if is_changed else recorded
-    yield from _list_answers(stories)
+    yield from _list_answers(stories, recorded)
     is_over = bool(recorded) and is_finished(run)
     old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_over else ()))
     told = [one for one in steps if not (made.newer or (one.run or "").startswith(old))]
@@ -61,12 +61,14 @@ def _list_continuations(run: RunSummary, *, has_others: bool) -> Iterator[Report
         yield ReportStep("continue where it stopped", clean_command(run_command.build_resuming(run)))
 
 
-def _list_answers(stories: Sequence[ReportStory]) -> Iterator[ReportStep]:
+def _list_answers(stories: Sequence[ReportStory], recorded: Sequence[NextStep]) -> Iterator[ReportStep]:
     """Replaces the run's own advice: people may have answered since, and earlier runs may have asked."""
     for story in stories:
         asked = story.question
         if story.state == "waiting" and asked and asked.is_open and not asked.answer:
-            yield ReportStep(f"answer story {story.id}'s question", wording.build_answer_command(story))
+            said = [one.say for one in recorded if f"{one.run or ''} ".startswith(f"ralphtool answer {story.id} ")]
+            say = formatting.clean_line(said[0]) if said else f"answer story {story.id}'s question"
+            yield ReportStep(say, wording.build_answer_command(story))
 
 
 def is_finished(run: RunSummary) -> bool:
@@ -87,9 +89,8 @@ def _list_new_steps(
     run: RunSummary, recorded: Sequence[NextStep], stories: Sequence[ReportStory], made: Decisions
 ) -> list[NextStep]:
     """What the run would advise if it ended now."""
-    accused = [id for id, state in made.stories.items() if state.accused]
     rows = [_build_row(one) for one in stories]
-    steps = list(advice.advise_on_stories(run.change, rows, _name_change(run), accused))
+    steps = list(advice.advise_on_stories(run.change, rows, _name_change(run), made.stories))
     if all(row.state == "done" or row.optional for row in rows):
         return [*steps, *_advise_on_branch(run)]
     if run.state == "died":

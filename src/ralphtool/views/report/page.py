@@ -308,7 +308,7 @@ def _build_attempt_parts(one: ReportAttempt, diff: Diff | None) -> list[Element 
         tag("ul", [tag("li", reason) for reason in reasons]) if reasons else None,
         tag("ul", [_build_gate(gate) for gate in one.gates], class_="gates") if one.gates else None,
         tag("p", "Decided: ", decided) if decided else None,
-        tag("details", tag("summary", "guidance for the next attempt"), tag("pre", guidance)) if guidance else None,
+        tag("details", tag("summary", wording.name_guidance(one)), tag("pre", guidance)) if guidance else None,
         tag("p", files, more, class_="soft") if files else None,
         _build_diff(one, diff) if diff else _build_command(command) if command else None,
     ]

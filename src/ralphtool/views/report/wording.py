@@ -137,6 +137,10 @@ def describe_decision(attempt: ReportAttempt) -> str:
     return ": ".join(filter(None, (action, attempt.decision.reason)))
 
 
+def name_guidance(attempt: ReportAttempt) -> str:
+    return "what is missing" if attempt.decision.action == "manual" else "guidance for the next attempt"
+
+
 def list_failure_reasons(story: ReportStory) -> list[str]:
     """The reasons of the last counted verdict; without one, the story's own reason."""
     counted = [one for one in story.attempts if one.counts]

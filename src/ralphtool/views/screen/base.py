@@ -210,10 +210,11 @@ class Page(Screen[None]):
 
     def _open_question(self, change: str, story: str | None) -> None:
         asked = questions.list_open(self.root, change)
-        asked.sort(key=lambda one: (one.story != story, one.answer is not None))
+        asked.sort(key=lambda one: (one.story != story, one.is_done, one.answer is not None))
         if not asked:
             raise InvalidValue("No question needs your answer.")
         one = asked[0]
+        questions.check_answerable(one)
         dialog = TextDialog(f"{one.story}. {one.title} needs your answer", _render_question(one), "your answer")
         self.open_dialog(dialog, lambda text: self._send_answer(one, text))
 

@@ -34,7 +34,7 @@ _SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals disagree about the width 
 ACTIONS = {  # the decision after an attempt
     "next": "on to the next story",
     "retry": "retrying",
-    "fix-state": "back to the last checkpoint, then retrying",
+    "fix-state": "retrying from the last checkpoint",
     "break-chunks": "its open tasks one by one",
     "skip": "skipped",
     "manual": "needs your answer",

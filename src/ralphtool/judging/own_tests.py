@@ -1,0 +1,122 @@
+"""A story's own tests: those that fail without its work, or can't be loaded without it, and pass with it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralphtool.judging.testresults.unloaded import find_place, find_unloaded, is_file, is_inside
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.judging.proof import ProofEvidence, SuiteRun
+
+_IN_UNITTEST = r"(\w+) \(([\w.]+)\)"
+
+
+class OwnTests(Struct, frozen=True):
+    """`hollow` tests are left out of the others: they check nothing, or only constants."""
+
+    names: tuple[str, ...] = ()
+    unloaded: int = 0  # of them, how many can't even be loaded without the work: the last ones
+    hollow: tuple[str, ...] = ()
+
+
+def find_own_tests(evidence: ProofEvidence) -> OwnTests:
+    failing: dict[str, None] = {}
+    unloaded: dict[str, None] = {}
+    for after in evidence.after:
+        before = find_run(evidence.before, after.command)
+        without = find_run(evidence.own or (), after.command)
+        if before and after.ok:
+            failing |= dict.fromkeys(sorted(_find_fixed(evidence, before, after)))
+        if without and not without.ok and after.ok and after.is_counted:  # a missing test is not a failed one
+            more, loaded_now = _find_new_tests(evidence, before, without, after)
+            failing |= dict.fromkeys(more)
+            unloaded |= dict.fromkeys(loaded_now)
+    found = [*failing, *(one for one in unloaded if one not in failing)]
+    hollow = tuple(one for one in found if is_named(one, evidence.empty_tests))
+    names = tuple(one for one in found if one not in hollow)
+    return OwnTests(names, sum(one not in failing for one in names), hollow)
+
+
+def is_named(name: str, bare_names: Iterable[str]) -> bool:
+    """Whether it is one of these tests; ids have the file before the name, and parameters after it."""
+    bare = name.partition("[")[0]
+    if found := re.fullmatch(_IN_UNITTEST, bare):
+        bare = f".{found[1]}"
+    return any(bare == one or bare.endswith((f"::{one}", f" > {one}", f".{one}", f"/{one}")) for one in bare_names)
+
+
+def find_run(runs: Iterable[SuiteRun], command: str) -> SuiteRun | None:
+    return next((one for one in runs if one.command == command), None)
+
+
+def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:
+    """Existing tests that were red, and are now green without having been changed."""
+    seen = find_run(evidence.replay or (), after.command) or after
+    failed = before.failed or frozenset()
+    if seen.passed is not None and after.passed is not None:
+        return set(failed & seen.passed & after.passed)
+    return set(failed) if seen.ok and after.ok and not (seen.failed or after.failed) else set()
+
+
+def _find_new_tests(
+    evidence: ProofEvidence, before: SuiteRun | None, without: SuiteRun, after: SuiteRun
+) -> tuple[list[str], list[str]]:
+    """The tests that fail without the work, and those that can't be loaded without it."""
+    parts = sorted({part for name in without.failed or () if (part := find_unloaded(name))})
+    if after.passed is not None:
+        new = sorted(_find_new_names(before, without, after))
+        failing = [one for one in new if _has_failed(one, without)]
+        rest = [one for one in new if one not in failing]
+        if parts or not without.is_counted:
+            return failing, [one for one in rest if not parts or _may_be_inside(one, parts)]
+        return new, []
+    failed = sorted(one for one in without.failed or () if not find_unloaded(one))
+    if not failed and not parts:
+        return [f"`{without.command}` without the work"], []
+    gained = (after.count_passed or 0) - (without.count_passed or 0)
+    return failed, [name for part in parts for name in _name_tests(evidence, part)][: max(0, gained)]
+
+
+def _find_new_names(before: SuiteRun | None, without: SuiteRun, after: SuiteRun) -> set[str]:
+    """Prefers new tests: without the work a whole package may not compile, which says nothing about its old tests."""
+    known = (before.passed if before else None) or frozenset()
+    passed = after.passed or frozenset()
+    if new := passed - (without.passed or frozenset()) - known:
+        return set(new)
+    if without.passed is not None:
+        return set(passed - without.passed) if without.passed else set()
+    return set(without.failed or {f"`{without.command}` without the work"})
+
+
+def _has_failed(name: str, run: SuiteRun) -> bool:
+    failed = run.failed or frozenset()
+    return name in failed or any(one.endswith(f" > {name}") for one in failed)
+
+
+def _may_be_inside(name: str, parts: Sequence[str]) -> bool:
+    """A program that could not load one file may run no other one either, so the file has to be the right one."""
+    place = find_place(name)
+    return place is None or any(is_inside(place, part) for part in parts)
+
+
+def _name_tests(evidence: ProofEvidence, part: str) -> Sequence[str]:
+    """The tests in a file that could not be loaded, named as their program names them; it did not name them itself."""
+    paths = [path for path in evidence.own_names if is_file(path, part)]
+    if not paths:
+        return [] if any(is_file(path, part) for path in evidence.own_paths) else [part]
+    return [name for one in evidence.own_names[paths[0]] if (name := _build_name(one, part, paths[0]))]
+
+
+def _build_name(name: str, part: str, path: str) -> str:
+    if not path.endswith(".py"):
+        return f"{part} > {name}"
+    if part.endswith(".py"):
+        return f"{part}::{name.replace('.', '::')}"
+    owner, _, bare = name.rpartition(".")
+    return f"{bare} ({part}.{name})" if owner else ""  # unittest runs only methods
