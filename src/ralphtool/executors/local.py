@@ -367,12 +367,10 @@ class LocalExecutor:
         return McpServer((sys.executable, "-I", "-m", "ralphtool", "mcp"), env)
 
     def _build_environment(self, assignment: Assignment) -> dict[str, str]:
-        return {
-            name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES
-        } | self._session_variables(assignment)
+        inherited = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
+        return inherited | self.context.workspace.agent_variables | self._session_variables(assignment)
 
     def _session_variables(self, assignment: Assignment) -> dict[str, str]:
-        """The session's variables."""
         own = {
             "RALPH_SESSION": self.context.session_id,
             "RALPH_STORY": assignment.story,
@@ -444,6 +442,8 @@ class LocalExecutor:
             os.path.join(self._find_folder(assignment), "touched"), self.context.prd_ids
         )
         taken = self.context.workspace.take()
+        for text in self.context.workspace.take_notices():
+            self.context.log.note(events.Notice(text=text))
         ticked, edited = self._spec.compare(before, assignment.story)
         if edited and self.context.workspace.branch is None:
             before.restore()

@@ -102,6 +102,16 @@ class Workspace(Protocol):
         """The current state, and how it differs from the one that the iteration began with."""
         ...
 
+    def take_notices(self) -> list[str]:
+        """What changed in git's own files and refs while an agent worked, and may be the user's work. Each is told
+        once."""
+        ...
+
+    @property
+    def agent_variables(self) -> dict[str, str]:
+        """Variables for the environment of an agent."""
+        ...
+
     @property
     def prefix(self) -> str:
         """The project's folder in its repository, as in `backend/`; empty for the root."""

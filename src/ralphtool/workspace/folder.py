@@ -27,6 +27,7 @@ class Folder:
 
     def __init__(self, root: str) -> None:
         self.root = self.shown_root = root
+        self.agent_variables: dict[str, str] = {}
 
     def write_spec_at_start(self, folder: str, ref: str) -> bool:
         return False
@@ -60,6 +61,9 @@ class Folder:
 
     def take(self) -> WorkspaceSnapshot:
         return WorkspaceSnapshot(None)
+
+    def take_notices(self) -> list[str]:
+        return []
 
     # Without git there are no trees, and an attempt's changes are unknown.
     checkpoint_tree: str | None = None

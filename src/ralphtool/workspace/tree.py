@@ -191,6 +191,13 @@ class Tree:
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
         return WorkspaceSnapshot(tree, tuple(paths), (*findings, *submodules.find_embedded(self.repository, changed)))
 
+    def take_notices(self) -> list[str]:
+        return self.protected_git.take_notices()
+
+    @property
+    def agent_variables(self) -> dict[str, str]:
+        return self.protected_git.agent_variables
+
     def _undo_branch_moves(self) -> None:
         """An agent's own commits prove nothing."""
         if (self.repository.read_loose(self.ref) or self.repository.resolve(self.ref)) != self.tip:
