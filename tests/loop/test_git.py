@@ -374,6 +374,21 @@ def test_a_second_run_uses_the_same_worktree(lab: Lab) -> None:
     assert lab.checkpoints() == ["1", "2"]
 
 
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "worktree"])
+@pytest.mark.parametrize("before", [[], ["touch other.txt"]], ids=["added", "changed"])
+def test_a_setup_command_that_was_added_or_changed_is_executed(lab: Lab, workspace: str, before: list[str]) -> None:
+    """The gates that failed without it are run again, although no file of the project has changed."""
+    lab.write(".gitignore", "dep.txt\nother.txt\n")
+    lab.repository(setup=before, workspace=workspace, tests=["test -f dep.txt"]).play(default=DONE)
+    lab.loop("--max-iterations", "1")
+    lab.configure(setup=["touch dep.txt"], workspace=workspace, tests=["test -f dep.txt"])
+    second = lab.events(lab.loop("--max-iterations", "1"))
+    assert [one["command"] for one in second if one["type"] == "setup"] == ["touch dep.txt"]
+    assert {one["ok"] for one in second if one["type"] == "gate" and one["when"] in ("before", "after")} == {True}
+    third = lab.events(lab.loop("--max-iterations", "1"))
+    assert [one for one in third if one["type"] == "setup"] == [], "it was executed"
+
+
 # --- inspecting it ----------------------------------------------------------------------------------
 
 

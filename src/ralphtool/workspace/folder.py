@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 class Folder:
     """A project without git: nothing can be reverted, compared or kept."""
 
-    needs_setup = False
-
     branch: str | None = None
     tip: str | None = None
     tree: str | None = None
@@ -129,7 +127,10 @@ class Folder:
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
         pass
 
-    def mark_set_up(self) -> None:
+    def needs_setup(self, commands: Sequence[str]) -> bool:
+        return False
+
+    def mark_set_up(self, commands: Sequence[str]) -> None:
         pass
 
     def checkpoints(self) -> dict[str, str]:

@@ -230,14 +230,15 @@ class ProtectedGit:
 
 def _has_users_worktrees(common: str) -> bool:
     """Whether there are linked worktrees other than those of ralphtool."""
-    folder, ours = os.path.join(common, "worktrees"), os.path.join(layout.in_git(common), "worktrees", "")
+    folder = os.path.join(common, "worktrees")
+    ours = os.path.join(os.path.realpath(layout.in_git(common)), "worktrees", "")
     return any(not _read_place(os.path.join(folder, name)).startswith(ours) for name in _list_names(folder))
 
 
 def _read_place(folder: str) -> str:
     """Where a linked worktree is, as its folder in git's own says; empty if that is not known."""
     try:
-        return os.fsdecode(files.read(os.path.join(folder, "gitdir"))).strip()
+        return os.path.realpath(os.fsdecode(files.read(os.path.join(folder, "gitdir"))).strip())
     except OSError:
         return ""
 

@@ -383,11 +383,10 @@ class Tree:
         start = self.repository.resolve(layout.START + self.change)
         return (start, self.repository.text("log", "-1", "--format=%B", start)) if start else ("", "")
 
-    @property
-    def needs_setup(self) -> bool:
+    def needs_setup(self, commands: Sequence[str]) -> bool:
         return False
 
-    def mark_set_up(self) -> None:
+    def mark_set_up(self, commands: Sequence[str]) -> None:
         pass
 
     def mark_dirty(self) -> None:
