@@ -417,8 +417,9 @@ def test_a_second_run_uses_the_same_worktree(lab: Lab) -> None:
 def test_a_setup_command_that_was_added_or_changed_is_executed(lab: Lab, workspace: str, before: list[str]) -> None:
     """The gates that failed without it are run again, although no file of the project has changed."""
     lab.write(".gitignore", "dep.txt\nother.txt\n")
-    lab.repository(setup=before, workspace=workspace, tests=["test -f dep.txt"]).play(default=DONE)
+    lab.repository(setup=before, workspace=workspace, tests=["test -f dep.txt"]).play(default=[{"say": "nothing"}])
     lab.loop("--max-iterations", "1")
+    lab.play(default=DONE)
     lab.configure(setup=["touch dep.txt"], workspace=workspace, tests=["test -f dep.txt"])
     second = lab.events(lab.loop("--max-iterations", "1"))
     assert [one["command"] for one in second if one["type"] == "setup"] == ["touch dep.txt"]

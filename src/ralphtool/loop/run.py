@@ -426,7 +426,6 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
     def _keep_baseline(self, found: Baseline) -> None:
         """The first story begins with this baseline."""
         state = change_state.load(self.root, self.spec.change)
-        state.expect_setup(self.settings.run.setup)
         state.baseline = found
         change_state.save(self.root, self.spec.change, state)
 
@@ -435,7 +434,6 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         from ralphtool.loop.loop import Loop, Parts
 
         change = Change(self.root, self.id, self.spec.change, self.spec.ref, place.workspace, self.history)
-        change.change_state.expect_setup(self.settings.run.setup)
         change.agent_options = build_agent_options(self.root, self.settings, self.runners if self.are_given else ())
         parts = Parts(
             change=change,

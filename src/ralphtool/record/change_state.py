@@ -23,8 +23,6 @@ from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.record import steering
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ralphtool.record.steering import SteeringCommand
 
 
@@ -100,16 +98,10 @@ class ChangeState(Struct, kw_only=True):
     stories: dict[str, StoryState] = {}
     outcome: Outcome | None = None
     baseline: Baseline | None = None
-    setup: list[str] = []  # the setup commands before that baseline
     paused: bool = False
     told: list[str] = []  # a human's guidance for all stories
     plan: str = ""  # the commit of the user's plan when an edit was last applied
     heeded: list[str] = []  # ids of applied steering commands, until their files are removed
-
-    def expect_setup(self, commands: Sequence[str]) -> None:
-        """After other setup commands, the gates may have other results."""
-        if self.setup != [*commands]:
-            self.baseline, self.setup = None, [*commands]
 
     def story(self, id: str) -> StoryState:
         return self.stories.setdefault(id, StoryState())
