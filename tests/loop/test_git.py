@@ -313,6 +313,44 @@ def test_the_user_is_on_the_branch(lab: Lab) -> None:
     assert (lab.root / "2.txt").exists()
 
 
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "here"])
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_uncommitted_changes_of_a_user_on_the_branch_are_refused_first(
+    lab: Lab, workspace: str, is_staged: bool
+) -> None:
+    """Their next commit would revert the work."""
+    lab.repository(workspace=workspace).play(default=DONE)
+    assert lab.loop("--max-iterations", "1").exit_code == 1
+    lab.git("switch", "--quiet", "ralph/add-login")
+    lab.write("1.txt", "mine\n")
+    if is_staged:
+        lab.git("add", "1.txt")
+    before, tip = lab.users_state(), lab.git("rev-parse", "HEAD")
+    told = lab.loop()
+    assert told.exit_code == 1
+    for part in ("1.txt", "ralph/add-login", "commit or stash them", "Nothing was changed"):
+        assert part in told.stderr
+    assert [one["type"] for one in lab.events(told) if one["type"].startswith("iteration")] == []
+    assert (lab.users_state(), lab.git("rev-parse", "HEAD")) == (before, tip)
+    lab.git("commit", "--quiet", "--all", "--message=mine")
+    assert lab.loop().exit_code == 0
+    assert (lab.read("1.txt"), lab.checkpoints()) == ("mine\n", ["1", "2"])
+
+
+@pytest.mark.parametrize("name", ["ralph", "ralph/add-login/mine"])
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_a_branch_that_is_in_the_way_is_named_first(lab: Lab, name: str, is_packed: bool) -> None:
+    lab.repository().play(default=DONE)
+    lab.git("branch", name)
+    if is_packed:
+        lab.git("pack-refs", "--all")
+    told = lab.loop()
+    assert told.exit_code == 1
+    assert f"`git branch -m {name} other-name`" in told.stderr
+    lab.git("branch", "-m", name, "other-name")
+    assert lab.loop().exit_code == 0
+
+
 def test_a_branch_of_the_users_that_moved_on(lab: Lab) -> None:
     lab.repository().play(default=DONE)
     assert lab.loop("--max-iterations", "1").exit_code == 1
@@ -372,6 +410,22 @@ def test_a_second_run_uses_the_same_worktree(lab: Lab) -> None:
     assert lab.loop().exit_code == 0
     assert (lab.root / ".git/ralph/worktrees/set-up").read_text() == "x\n"
     assert lab.checkpoints() == ["1", "2"]
+
+
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "worktree"])
+@pytest.mark.parametrize("before", [[], ["touch other.txt"]], ids=["added", "changed"])
+def test_a_setup_command_that_was_added_or_changed_is_executed(lab: Lab, workspace: str, before: list[str]) -> None:
+    """The gates that failed without it are run again, although no file of the project has changed."""
+    lab.write(".gitignore", "dep.txt\nother.txt\n")
+    lab.repository(setup=before, workspace=workspace, tests=["test -f dep.txt"]).play(default=[{"say": "nothing"}])
+    lab.loop("--max-iterations", "1")
+    lab.play(default=DONE)
+    lab.configure(setup=["touch dep.txt"], workspace=workspace, tests=["test -f dep.txt"])
+    second = lab.events(lab.loop("--max-iterations", "1"))
+    assert [one["command"] for one in second if one["type"] == "setup"] == ["touch dep.txt"]
+    assert {(one["when"], one["ok"]) for one in second if one["type"] == "gate"} >= {("before", True), ("after", True)}
+    third = lab.events(lab.loop("--max-iterations", "1"))
+    assert [one for one in third if one["type"] == "setup"] == [], "it was executed"
 
 
 # --- inspecting it ----------------------------------------------------------------------------------

@@ -142,6 +142,8 @@ def test_a_working_tree_on_the_branch_goes_along_and_loses_nothing(
     if edit is edit_same:
         assert (other / "1.txt").read_text() == "mine\n"
         assert "would be overwritten" in lab.events()[-1]["reason"]
+        kept = next(word for word in lab.events()[-1]["reason"].split() if word.startswith("refs/ralph/")).rstrip(":")
+        assert lab.git("show", f"{kept}:1.txt") == "work"
         (other / "1.txt").unlink()
         assert lab.loop().exit_code == 0, lab.events()[-1]
         status = lab.git("-C", str(other), "status", "--porcelain")

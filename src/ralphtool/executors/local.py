@@ -103,10 +103,10 @@ class LocalExecutor:
         self._ensure_folders(assignment)
         if trouble := self.context.workspace.begin(assignment.kept):
             self.context.log.note(events.Notice(text=trouble))
-        if assignment.fix or self.context.workspace.needs_setup:
+        if assignment.fix or self.context.workspace.needs_setup(self.context.settings.run.setup):
             if assignment.kept:
                 self.context.workspace.begin(None)  # setup runs on the checkpoint, not on an attempt's work
-            self._set_up(self._build_series(assignment, stop))
+            self._set_up(self._build_series(assignment, stop), is_forced=True)
             if assignment.kept:
                 self.context.workspace.begin(assignment.kept)
 
@@ -173,8 +173,7 @@ class LocalExecutor:
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
         os.makedirs(directory, exist_ok=True)
         series = self._build_gates(directory, stop)
-        if self.context.workspace.needs_setup:
-            self._set_up(series)
+        self._set_up(series)
         results = series.run("tip", gates)
         self._mark_dirty()
         return () if is_cut_off(results, gates) else tuple(results)
@@ -192,8 +191,7 @@ class LocalExecutor:
             return CheckResult()
         os.makedirs(directory, exist_ok=True)
         place.begin(None)
-        if place.needs_setup:
-            self._set_up(series)
+        self._set_up(series)
         with Supervisor() as free:
             outside = structs.replace(series, root=self.context.user_root, supervisor=free, shown_root="")
             return check_workspace(place, series, outside, gates, suggest)
@@ -220,9 +218,10 @@ class LocalExecutor:
 
     # --- before the agent -----------------------------------------------------------------------
 
-    def _set_up(self, series: GateSeries) -> None:
-        if series.set_up_all(self.context.settings.run.setup):
-            self.context.workspace.mark_set_up()
+    def _set_up(self, series: GateSeries, *, is_forced: bool = False) -> None:
+        place, commands = self.context.workspace, self.context.settings.run.setup
+        if (is_forced or place.needs_setup(commands)) and series.set_up_all(commands):
+            place.mark_set_up(commands)
             self._mark_dirty()
 
     def set_up_anew(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
@@ -367,12 +366,10 @@ class LocalExecutor:
         return McpServer((sys.executable, "-I", "-m", "ralphtool", "mcp"), env)
 
     def _build_environment(self, assignment: Assignment) -> dict[str, str]:
-        return {
-            name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES
-        } | self._session_variables(assignment)
+        inherited = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
+        return inherited | self.context.workspace.agent_variables | self._session_variables(assignment)
 
     def _session_variables(self, assignment: Assignment) -> dict[str, str]:
-        """The session's variables."""
         own = {
             "RALPH_SESSION": self.context.session_id,
             "RALPH_STORY": assignment.story,
@@ -444,6 +441,8 @@ class LocalExecutor:
             os.path.join(self._find_folder(assignment), "touched"), self.context.prd_ids
         )
         taken = self.context.workspace.take()
+        for text in self.context.workspace.take_notices():
+            self.context.log.note(events.Notice(text=text))
         ticked, edited = self._spec.compare(before, assignment.story)
         if edited and self.context.workspace.branch is None:
             before.restore()

@@ -94,7 +94,7 @@ class GateTrial(Struct, frozen=True, kw_only=True):
             outside = structs.replace(inside, root=self.root, supervisor=free, shown_root="")
             place.begin(None)
             inside.set_up_all(self.settings.run.setup)
-            place.mark_set_up()
+            place.mark_set_up(self.settings.run.setup)
             place.mark_dirty()
             suggest = partial(workspace_choice.suggest, choice.kind, self.root, log.path)
             return check_workspace(place, inside, outside, self.commands, suggest)

@@ -111,6 +111,7 @@ def start_recovered(
     with _open_spec(root, change, ref) as spec:
         if is_finished(root, spec):
             return _build_empty_result(spec.change)
+    branch.check_can_exist(root, spec.change)
     register_secrets(settings)
     checked = _find_runners(settings, runners)
     return _start_run(root, spec, settings, checked, viewer, stop, notices, are_given=bool(runners))

@@ -72,12 +72,11 @@ class Workspace(Protocol):
         """The commit of the user's version that was merged last, and its message."""
         ...
 
-    @property
-    def needs_setup(self) -> bool:
-        """Whether the setup commands have never completed there."""
+    def needs_setup(self, commands: Sequence[str]) -> bool:
+        """Whether these setup commands were not the last ones that completed there."""
         ...
 
-    def mark_set_up(self) -> None: ...
+    def mark_set_up(self, commands: Sequence[str]) -> None: ...
 
     def mark_dirty(self) -> None:
         """Commands of ralphtool have run since it was put into a state, and may have left files."""
@@ -100,6 +99,16 @@ class Workspace(Protocol):
 
     def take(self) -> WorkspaceSnapshot:
         """The current state, and how it differs from the one that the iteration began with."""
+        ...
+
+    def take_notices(self) -> list[str]:
+        """What changed in git's own files and refs while an agent worked, and may be the user's work. Each is told
+        once."""
+        ...
+
+    @property
+    def agent_variables(self) -> dict[str, str]:
+        """Variables for the environment of an agent."""
         ...
 
     @property

@@ -19,7 +19,7 @@ from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.lent_index import read_state
 from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.private_git import PrivateGit, replace_changed
-from ralphtool.workspace.shared_branch import BranchConflict, SharedBranch
+from ralphtool.workspace.shared_branch import BranchConflict, SharedBranch, check_committed, list_checked_out
 from ralphtool.workspace.worktree import Worktree
 
 if TYPE_CHECKING:
@@ -62,6 +62,8 @@ class Box(Worktree):
         self._has_run = True  # a program, since ignored files were last listed, or in a killed run
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
+        for place in list_checked_out(self.home, self.ref) if self.slot_name == self.change else ():
+            check_committed(place, self.ref, [self.ours])
         told = super().open(run, own_files)
         self._make_usable()
         told.pop()  # the worktree's path is internal

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ralphtool import specs
 from ralphtool.core import files, layout, project
-from ralphtool.errors import ChangeNotFound, SpecError
+from ralphtool.errors import ChangeNotFound, GitError, SpecError
 from ralphtool.workspace import spec_files
 
 if TYPE_CHECKING:
@@ -29,6 +29,22 @@ def may_exist(root: str) -> bool:
     if not os.path.isdir(git):
         return True  # in a linked worktree it is a file, and the branches are elsewhere
     return any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN) or _is_packed(git)
+
+
+def check_can_exist(root: str, change: str) -> None:
+    """Git can't have a branch below the name of another one."""
+    if (repository := _open_repository(root)) is None:
+        return
+    above, wanted = layout.BRANCHES.rstrip("/"), layout.BRANCHES + change
+    for ref in repository.refs(above):
+        if ref == above or ref.startswith(f"{wanted}/"):
+            import shlex  # a run that goes well does not need it
+
+            name = ref.removeprefix("refs/heads/")
+            raise GitError(
+                f"the run needs the branch {layout.branch(change)}, which git can't create beside your branch {name}: "
+                f"rename yours with `git branch -m {shlex.quote(name)} other-name`. Nothing was changed"
+            )
 
 
 def _is_packed(git: str) -> bool:

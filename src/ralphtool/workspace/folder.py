@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 class Folder:
     """A project without git: nothing can be reverted, compared or kept."""
 
-    needs_setup = False
-
     branch: str | None = None
     tip: str | None = None
     tree: str | None = None
 
     def __init__(self, root: str) -> None:
         self.root = self.shown_root = root
+        self.agent_variables: dict[str, str] = {}
 
     def write_spec_at_start(self, folder: str, ref: str) -> bool:
         return False
@@ -60,6 +59,9 @@ class Folder:
 
     def take(self) -> WorkspaceSnapshot:
         return WorkspaceSnapshot(None)
+
+    def take_notices(self) -> list[str]:
+        return []
 
     # Without git there are no trees, and an attempt's changes are unknown.
     checkpoint_tree: str | None = None
@@ -125,7 +127,10 @@ class Folder:
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
         pass
 
-    def mark_set_up(self) -> None:
+    def needs_setup(self, commands: Sequence[str]) -> bool:
+        return False
+
+    def mark_set_up(self, commands: Sequence[str]) -> None:
         pass
 
     def checkpoints(self) -> dict[str, str]:

@@ -14,6 +14,7 @@ from ralphtool.errors import TreeBusy
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.paths import Paths, join_first
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
+from ralphtool.workspace.shared_branch import check_committed
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree
 from ralphtool.workspace.user_plan import is_left_behind, take_files
@@ -45,6 +46,8 @@ class InPlace(Tree):
         self._prepare_index()
         self.repository.ensure_identity()
         own = [self.relative(path) for path in own_files]
+        if self.repository.head() == self.ref:
+            check_committed(self.repository, self.ref, [self.ours, *own])  # an edited plan is merged
         known = self.repository.resolve(self.ref)
         self._plan_at_start = self._take_plan(own) if known else None
         told += self.start_branch(own, known, self.repository.resolve("HEAD"))

@@ -1,10 +1,16 @@
-"""Git's own files and refs, which an agent must not change: changes are detected and reverted."""
+"""Git's own files and refs, which an agent must not change: changes are detected and reverted.
+
+Where the user may work in the repository at the same time, only what is the agent's is reverted: its hooks, and what
+its own git commands report. Any other change is reported, with the command that reverts it.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import stat
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -13,15 +19,22 @@ from msgspec import Struct
 from ralphtool import typed
 from ralphtool.core import files, layout
 from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.workspace.agent_trace import AgentTrace
+from ralphtool.workspace.protected_config import restore_config
+from ralphtool.workspace.protected_refs import ProtectedRefs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ralphtool.workspace.agent_trace import TracedGit
     from ralphtool.workspace.git import Repository
 
 _INFO = ("info/exclude", "info/attributes", "info/grafts", "info/sparse-checkout")
 _OWN = ("config.worktree", "HEAD")  # of one working tree
-_FILES = (*_OWN, "config", "logs/refs/stash", *_INFO)
+_SHARED = ("config", *_INFO)  # the user may change them in another working tree
 _HUSKY = (b"hookspath = .husky", b"hookspath = .husky/_")  # set by installing a common package
 _LARGEST = 4 << 20
+_MOST_TRACED = 5000  # refs: git reports each one that a command lists
 
 
 class _SavedFile(Struct, frozen=True):
@@ -37,32 +50,49 @@ class _GitRecord(Struct, frozen=True):
     files: dict[str, _SavedFile]
     refs: dict[str, str] | None
     tip: str  # of the branch that a run works on
+    stash: list[bytes] = []
 
 
 class ProtectedGit:
     """The state before an agent began.
 
-    `shared`: people may work in other worktrees of the repository, so files that all of them use are left alone.
+    `shared`: people may work in other worktrees of the repository, so not every change is the agent's.
     """
 
     def __init__(self, repository: Repository, branch: str, *, shared: bool) -> None:
         self.repository = repository
         self.branch = branch
-        self.shared = shared or bool(_list_names(os.path.join(repository.common, "worktrees")))
+        self.shared = shared or _has_users_worktrees(repository.common)
         self._files: dict[str, _SavedFile | None] = {}
-        self._refs: dict[str, str] | None = None
+        self._refs = ProtectedRefs(repository, branch)
+        self._trace = AgentTrace(os.path.join(layout.in_git(repository.gitdir), "agent-git"))
+        self._notices: list[str] = []
         self.tip = ""  # the branch's commit
         self.is_out_of_reach = False  # an agent can't touch it: changes are the user's
+
+    @property
+    def agent_variables(self) -> dict[str, str]:
+        """For the environment of an agent: its git commands report what they do."""
+        is_traced = self.shared and not self.is_out_of_reach and len(self._refs.refs or ()) <= _MOST_TRACED
+        return self._trace.variables if is_traced else {}
+
+    def take_notices(self) -> list[str]:
+        """What changed since an agent began, and may be the user's."""
+        taken, self._notices = self._notices, []
+        return taken
 
     def remember(self, tip: str) -> None:
         if self.is_out_of_reach:
             self.tip = tip
             return
-        known = self._files, self._refs, self.tip
+        known = self._files, self._refs.refs, self._refs.stash, self.tip
         self._files, self.tip = self._read_files(), tip
-        if self._refs is None and not self.shared:
-            self._refs = self._read_refs()
-        if known != (self._files, self._refs, self.tip):
+        if self.shared:
+            self._trace.restart()
+        if self.shared or self._refs.refs is None:
+            self._refs.remember()
+        self._refs.keep(tip)
+        if known != (self._files, self._refs.refs, self._refs.stash, self.tip):
             self._write()
 
     def expect(self, tip: str) -> None:
@@ -78,7 +108,8 @@ class ProtectedGit:
     def _write(self) -> None:
         """After a kill, the next run needs to know the old state."""
         named = {os.path.relpath(path, self.repository.common): one for path, one in self._files.items()}
-        known = _GitRecord(list(named), {path: one for path, one in named.items() if one}, self._refs, self.tip)
+        saved = {path: one for path, one in named.items() if one}
+        known = _GitRecord(list(named), saved, self._refs.refs, self.tip, self._refs.stash)
         files.replace(self._record_path, msgspec.json.encode(known))
 
     def recover(self) -> list[GuardFinding]:
@@ -90,20 +121,32 @@ class ProtectedGit:
         if any(map(os.path.isabs, known.paths)):
             return []  # written by an earlier version, maybe before the project was moved
         self._files = {os.path.join(self.repository.common, path): known.files.get(path) for path in known.paths}
-        self._refs, self.tip = known.refs, known.tip
-        return self.restore_changed()
+        self._refs.refs, self._refs.stash, self.tip = known.refs, known.stash, known.tip
+        return self.restore_changed(is_late=True)
 
     def forget(self) -> None:
+        if self.is_out_of_reach and not os.path.exists(self._record_path):
+            return
+        self._refs.let_go()
+        self._trace.clear()
         files.remove(self._record_path)
 
-    def restore_changed(self) -> list[GuardFinding]:
-        """Reverts the changes, and returns a finding for each."""
+    def restore_changed(self, *, is_late: bool = False) -> list[GuardFinding]:
+        """Reverts the changes, and returns a finding for each. `is_late`: the run was killed, and the user may have
+        worked here since."""
         self.unlock()
         if self.is_out_of_reach:
             return []
-        found = [*self._restore_files(), *self._restore_refs()]
-        if found:
-            self._refs = None
+        traced = self._trace.read() if self.shared else None
+        found = self._restore_files(traced, is_late=is_late)
+        refs = self._refs.restore(traced, is_late=is_late)
+        found += refs.findings
+        self._notices += refs.notices
+        if found or self._notices:
+            self._refs.refs = None
+            if self.shared:  # each change is reported once
+                self._files = self._read_files()
+                self._refs.remember()
         return found
 
     def unlock(self) -> None:
@@ -118,7 +161,7 @@ class ProtectedGit:
     # --- files ----------------------------------------------------------------------------------
 
     def _read_files(self) -> dict[str, _SavedFile | None]:
-        paths = [self._git_path(name) for name in (_OWN if self.shared else _FILES)]
+        paths = [self._git_path(name) for name in (*_OWN, *_SHARED)]
         hooks = os.path.join(self.repository.common, "hooks")
         paths += [os.path.join(hooks, name) for name in _list_names(hooks)]
         return {path: _read_saved(path) for path in paths}
@@ -126,44 +169,78 @@ class ProtectedGit:
     def _git_path(self, name: str) -> str:
         return os.path.join(self.repository.gitdir if name in _OWN else self.repository.common, name)
 
-    def _restore_files(self) -> list[GuardFinding]:
+    def _restore_files(self, traced: TracedGit | None, *, is_late: bool) -> list[GuardFinding]:
         now = self._read_files()
         changed = [path for path in {*now, *self._files} if now.get(path) != self._files.get(path)]
-        for path in changed:
+        found = []
+        for path in sorted(changed):
+            if traced is not None and self._is_shared(path):
+                found += self._settle_shared(path, traced, is_late=is_late)
+                continue
             self._keep_copy(path)
             _restore_file(path, self._files.get(path))
-        named = [path for path in sorted(changed) if not _is_harmless(path, self._files.get(path), now.get(path))]
-        return [
-            GuardFinding("git-touched", self._display_name(path), "changed by the agent, and restored")
-            for path in named
-        ]
+            if not _is_harmless(path, self._files.get(path), now.get(path)):
+                found.append(self._find("changed by the agent, and restored", path))
+        return found
+
+    def _is_shared(self, path: str) -> bool:
+        return path in [self._git_path(name) for name in _SHARED]
+
+    def _settle_shared(self, path: str, traced: TracedGit, *, is_late: bool) -> list[GuardFinding]:
+        """A file that the user may have changed too. Only settings can be known to be the agent's."""
+        before = self._files.get(path)
+        others, found = ["it"], []
+        if os.path.basename(path) == "config" and before is not None:
+            self._keep_copy(path)
+            reverted = restore_config(self.repository, path, before.data, traced)
+            others = reverted.others
+            if reverted.named:
+                found = [self._find(f"{', '.join(reverted.named)} changed by the agent, and restored", path)]
+        if others and not is_late:
+            self._notices.append(self._describe_shared(path, before, others))
+        return found
+
+    def _describe_shared(self, path: str, before: _SavedFile | None, others: Sequence[str]) -> str:
+        name = self._display_name(path)
+        what = name if others == ["it"] else f"{', '.join(others)} in {name}"
+        command = f"rm {shlex.quote(path)}"
+        if before is not None:
+            kept = self._find_copy_path(path, f"before-{time.time_ns()}")
+            _restore_file(kept, before)
+            command = f"cp {shlex.quote(kept)} {shlex.quote(path)}"
+        return f"{what} changed while the agent worked, maybe by you. If it wasn't you, run `{command}`"
+
+    def _find(self, detail: str, path: str) -> GuardFinding:
+        return GuardFinding("git-touched", self._display_name(path), detail)
 
     def _keep_copy(self, path: str) -> None:
         """Keeps the changed file: the user may have changed it after all. HEAD is left out: every switch changes it."""
-        inside = os.path.relpath(path, self.repository.common)
         if os.path.isfile(path) and os.path.basename(path) != "HEAD":
-            folder = os.path.join(layout.in_git(self.repository.common), "touched")
-            os.makedirs(folder, exist_ok=True)
-            shutil.copy2(path, os.path.join(folder, f"{inside.replace('/', '-')}-{os.lstat(path).st_mtime_ns}"))
+            kept = self._find_copy_path(path, str(os.lstat(path).st_mtime_ns))
+            os.makedirs(os.path.dirname(kept), exist_ok=True)
+            shutil.copy2(path, kept)
+
+    def _find_copy_path(self, path: str, ending: str) -> str:
+        name = os.path.relpath(path, self.repository.common).replace("/", "-")
+        return os.path.join(layout.in_git(self.repository.common), "touched", f"{name}-{ending}")
 
     def _display_name(self, path: str) -> str:
         return os.path.join(".git", os.path.relpath(path, self.repository.common))
 
-    # --- refs -----------------------------------------------------------------------------------
 
-    def _read_refs(self) -> dict[str, str]:
-        """Branches, tags and the stash, except branches that runs move."""
-        every = self.repository.refs("refs/heads", "refs/tags", "refs/stash")
-        return {name: value for name, value in every.items() if not name.startswith(layout.BRANCHES)}
+def _has_users_worktrees(common: str) -> bool:
+    """Whether there are linked worktrees other than those of ralphtool."""
+    folder = os.path.join(common, "worktrees")
+    ours = os.path.join(os.path.realpath(layout.in_git(common)), "worktrees", "")
+    return any(not _read_place(os.path.join(folder, name)).startswith(ours) for name in _list_names(folder))
 
-    def _restore_refs(self) -> list[GuardFinding]:
-        """Restores refs that were moved. New refs do no harm, and may be the user's."""
-        if self._refs is None:
-            return []
-        now = self._read_refs()
-        changed = {name: value for name, value in self._refs.items() if now.get(name) != value}
-        self.repository.set_refs(dict(changed))
-        return [GuardFinding("git-touched", name, "moved by the agent, and restored") for name in sorted(changed)]
+
+def _read_place(folder: str) -> str:
+    """Where a linked worktree is, as its folder in git's own says; empty if that is not known."""
+    try:
+        return os.path.realpath(os.fsdecode(files.read(os.path.join(folder, "gitdir"))).strip())
+    except OSError:
+        return ""
 
 
 def find_record(gitdir: str) -> str:

@@ -11,13 +11,13 @@ import time
 from typing import TYPE_CHECKING
 
 from ralphtool.core import layout
-from ralphtool.errors import GitError
+from ralphtool.errors import GitError, TreeBusy
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.paths import printable
+from ralphtool.workspace.paths import Paths, join_first, printable
 from ralphtool.workspace.revert import merge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _TRIES = 10
 _PATIENCE = 60.0  # seconds for a git command of the user, which may wait for a commit message
@@ -85,12 +85,30 @@ class SharedBranch:
         The files move before the branch: after a kill they have what the branch gets next."""
         for place in list_checked_out(self._repository, self._ref):
             self._wait_for_index(place)
-            move_files(place, old, new)
+            try:
+                move_files(place, old, new)
+            except GitError as error:
+                raise BranchConflict(str(error)) from None
 
     def _wait_for_index(self, place: Repository) -> None:
         end, lock = time.monotonic() + _PATIENCE, os.path.join(place.gitdir, "index.lock")
         while os.path.exists(lock) and time.monotonic() < end and not self._must_end():
             time.sleep(_TICK)
+
+
+def check_committed(place: Repository, ref: str, spared: Sequence[str]) -> None:
+    """A run would move the branch below changes that a working tree on it has in tracked files: their next commit would
+    revert the run's work. Changes in `spared` paths do no harm."""
+    options = ("--no-renames", "--untracked-files=no", "--ignore-submodules=all")
+    lines = place.list_items("--no-optional-locks", "status", "--porcelain", "-z", *options, own_index=False)
+    known = Paths(spared)
+    if changed := [line[3:] for line in lines if not known.cover(line[3:])]:
+        name = ref.removeprefix("refs/heads/")
+        raise TreeBusy(
+            f"{place.top} has the branch {name} checked out, and uncommitted changes in {join_first(changed)}. The run "
+            f"would commit to that branch, and committing your changes afterwards would revert its work: commit or "
+            "stash them, or switch to another branch. Nothing was changed"
+        )
 
 
 def list_checked_out(repository: Repository, ref: str) -> list[Repository]:

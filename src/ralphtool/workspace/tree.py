@@ -191,6 +191,13 @@ class Tree:
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))
         return WorkspaceSnapshot(tree, tuple(paths), (*findings, *submodules.find_embedded(self.repository, changed)))
 
+    def take_notices(self) -> list[str]:
+        return self.protected_git.take_notices()
+
+    @property
+    def agent_variables(self) -> dict[str, str]:
+        return self.protected_git.agent_variables
+
     def _undo_branch_moves(self) -> None:
         """An agent's own commits prove nothing."""
         if (self.repository.read_loose(self.ref) or self.repository.resolve(self.ref)) != self.tip:
@@ -376,11 +383,10 @@ class Tree:
         start = self.repository.resolve(layout.START + self.change)
         return (start, self.repository.text("log", "-1", "--format=%B", start)) if start else ("", "")
 
-    @property
-    def needs_setup(self) -> bool:
+    def needs_setup(self, commands: Sequence[str]) -> bool:
         return False
 
-    def mark_set_up(self) -> None:
+    def mark_set_up(self, commands: Sequence[str]) -> None:
         pass
 
     def mark_dirty(self) -> None:

@@ -225,14 +225,15 @@ class Worktree(Tree):
         """Removes pipes and other special files: git would wait forever if it opened one, as `.gitignore`."""
         beneath.sweep(self.place)
 
-    @property
-    def needs_setup(self) -> bool:
-        return not os.path.exists(self._mark_path)
+    def needs_setup(self, commands: Sequence[str]) -> bool:
+        try:
+            return files.read(self._mark_path) != _join_commands(commands)
+        except FileNotFoundError:
+            return True
 
-    def mark_set_up(self) -> None:
+    def mark_set_up(self, commands: Sequence[str]) -> None:
         """Git removes the mark together with the tree."""
-        with open(self._mark_path, "wb"):
-            pass
+        files.replace(self._mark_path, _join_commands(commands))
 
     @property
     def _mark_path(self) -> str:
@@ -308,6 +309,10 @@ class Worktree(Tree):
     def close(self) -> None:
         """The worktree stays for the next run, since it is filled and set up."""
         self.protected_git.forget()
+
+
+def _join_commands(commands: Sequence[str]) -> bytes:
+    return "".join(f"{command}\0" for command in commands).encode("utf-8", "surrogateescape")
 
 
 def prune_worktrees(repository: Repository) -> None:

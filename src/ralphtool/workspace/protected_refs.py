@@ -1,0 +1,193 @@
+"""The user's branches, tags and stash, which an agent must not change.
+
+While an agent works, refs of ralphtool keep their commits: nothing can be pruned before it is restored. Where the user
+may work at the same time, only a move that the agent's own git commands report is reverted; any other is reported.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from typing import TYPE_CHECKING, NamedTuple
+
+from ralphtool.core import files, layout
+from ralphtool.errors import GitError
+from ralphtool.judging.guard.model import GuardFinding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.workspace.agent_trace import TracedGit
+    from ralphtool.workspace.git import Repository
+
+_STASH = "refs/stash"
+_FORMAT = "--format=%(refname) %(objecttype) %(objectname) %(*objecttype) %(*objectname)"
+_MOST_KEPT = 10_000  # tips, whose commits are the parents of one commit
+_MOST_TAGS = 500  # annotated ones, each of which needs a ref of its own
+
+
+class RestoredRefs(NamedTuple):
+    findings: list[GuardFinding]
+    notices: list[str]
+
+
+class ProtectedRefs:
+    """Their state before an agent began. `branch` is the one that the run itself moves."""
+
+    def __init__(self, repository: Repository, branch: str) -> None:
+        self._repository = repository
+        self._kept_as = layout.GUARDED + branch.removeprefix(layout.BRANCHES) + "/"
+        self._log = os.path.join(repository.common, "logs", _STASH)
+        self._kept: tuple[str, ...] = ()
+        self.refs: dict[str, str] | None = None  # None: not known
+        self.stash: list[bytes] = []  # the lines of its log, oldest first
+
+    def remember(self) -> None:
+        self.refs, self.stash = self._read(), self._read_stash()
+
+    def _read(self) -> dict[str, str]:
+        """Branches and tags, and the stash; not the branches that runs move."""
+        every = self._repository.refs("refs/heads", "refs/tags", _STASH)
+        return {name: value for name, value in every.items() if not name.startswith(layout.BRANCHES)}
+
+    def _read_stash(self) -> list[bytes]:
+        try:
+            return files.read(self._log).splitlines()
+        except OSError:
+            return []
+
+    # --- kept from being pruned -------------------------------------------------------------------
+
+    def keep(self, tip: str) -> None:
+        """Keeps the commits of all of them, and of the run's branch, until `let_go`."""
+        wanted = tuple(sorted({tip, *(self.refs or {}).values(), *map(_new_id, self.stash)} - {""}))
+        if wanted == self._kept:
+            return
+        try:
+            self._keep_commits(tip)
+            self._kept = wanted
+        except GitError:
+            pass  # a repository with damaged refs: what it has is protected as far as that is possible
+
+    def _keep_commits(self, tip: str) -> None:
+        rows = [line.split() for line in self._repository.text("for-each-ref", _FORMAT).split("\n") if line]
+        rows = [row for row in rows if row[0] in (self.refs or {})]
+        tips = [row[-1] for row in rows if row[-2] == "commit"]
+        tags = [row[2] for row in rows if row[1] == "tag"][:_MOST_TAGS]
+        parents = list(dict.fromkeys([tip, *map(_new_id, self.stash), *tips]))[:_MOST_KEPT]
+        made = self._repository.commit(self._repository.empty_tree, parents, "ralphtool: kept while an agent works\n")
+        self._repository.set_refs({f"{self._kept_as}tips": made, **{f"{self._kept_as}{id}": id for id in tags}})
+
+    def let_go(self) -> None:
+        self._kept = ()
+        self._repository.set_refs(dict.fromkeys(self._repository.refs(self._kept_as)))
+
+    # --- afterwards -------------------------------------------------------------------------------
+
+    def restore(self, traced: TracedGit | None, *, is_late: bool) -> RestoredRefs:
+        """Reverts an agent's moves. New refs do no harm, and may be the user's.
+
+        `traced` is None if every change is the agent's. If `is_late`, what is not the agent's is the user's, who has
+        been here since."""
+        restored = RestoredRefs([], [])
+        if self.refs is None:
+            return restored
+        try:
+            now = self._read()
+            self._restore_stash(traced, restored, is_late=is_late)
+            changed = {name: value for name, value in self.refs.items() if now.get(name) != value and name != _STASH}
+            if _STASH in self.refs and not self.stash and _STASH not in now:
+                changed[_STASH] = self.refs[_STASH]  # it has no log of the usual kind
+            for name, value in sorted(changed.items()):
+                self._settle(name, value, now.get(name), traced, restored, is_late=is_late)
+        except GitError as error:
+            restored.findings.append(GuardFinding("git-touched", "refs", f"can't be read after the attempt: {error}"))
+        return restored
+
+    def _settle(
+        self,
+        name: str,
+        before: str,
+        now: str | None,
+        traced: TracedGit | None,
+        restored: RestoredRefs,
+        *,
+        is_late: bool,
+    ) -> None:
+        verb = "moved" if now else "deleted"
+        if traced is None or traced.has_written(name, now):
+            goal = before if traced is None else self._find_users_value(name, before, traced)
+            if traced is not None:
+                self._keep_moved([now] if now else [])  # the user may have built upon it
+            try:
+                self._repository.set_refs({name: goal})
+                told = f"{verb} by the agent, and restored"
+            except GitError as error:
+                told = f"{verb} by the agent, and can't be restored: {error}"
+            restored.findings.append(GuardFinding("git-touched", name, told))
+        elif not is_late:
+            if now is None or not self._repository.is_ancestor(before, now):
+                self._keep_moved([before])
+            changed = f"was moved from {before[:10]} to {now[:10]}" if now else f"was deleted (it was {before[:10]})"
+            command = f"git update-ref {shlex.quote(name)} {before}"
+            restored.notices.append(
+                f"{name} {changed} while the agent worked, maybe by you. If it wasn't you, run `{command}`"
+            )
+
+    def _find_users_value(self, name: str, before: str, traced: TracedGit) -> str:
+        """The value to restore: the user may have committed to a branch before the agent moved it."""
+        log = self._repository.text("reflog", "show", "--format=%H", name, "--", check=False).split("\n")
+        newest = next((id for id in log if id and not traced.has_written(name, id)), before)
+        return before if newest == before or self._repository.is_ancestor(newest, before) else newest
+
+    def _keep_moved(self, ids: Iterable[str]) -> None:
+        self._repository.set_refs({f"{layout.MOVED}{id}": id for id in ids})
+
+    # --- the stash: a ref whose log has the older entries -------------------------------------------
+
+    def _restore_stash(self, traced: TracedGit | None, restored: RestoredRefs, *, is_late: bool) -> None:
+        now = self._read_stash()
+        new = _without(now, self.stash)
+        lost = _without(self.stash, now)
+        if not lost and (traced is not None or now == self.stash or not self.stash):
+            return
+        if traced is not None and not traced.has_touched(_STASH):
+            if not is_late:
+                self._report_stash(lost, restored)
+            return
+        try:
+            self._write_stash(self.stash if traced is None else [*self.stash, *new])
+            told = "changed by the agent, and restored"
+        except GitError as error:
+            told = f"changed by the agent, and can't be restored: {error}"
+        restored.findings.append(GuardFinding("git-touched", _STASH, told))
+
+    def _report_stash(self, lost: Sequence[bytes], restored: RestoredRefs) -> None:
+        self._keep_moved(map(_new_id, lost))
+        for line in lost:
+            text = line.partition(b"\t")[2].decode("utf-8", "replace")
+            command = f"git stash store -m {shlex.quote(text)} {_new_id(line)}"
+            restored.notices.append(
+                f"a stash entry was removed while the agent worked, maybe by you. If it wasn't you, run `{command}`"
+            )
+
+    def _write_stash(self, lines: Sequence[bytes]) -> None:
+        chained, last = [], b"0" * len(_new_id(lines[-1]))
+        for line in lines:
+            chained.append(last + line[len(last) :])
+            last = os.fsencode(_new_id(line))
+        self._repository.set_refs({_STASH: last.decode()})
+        # Git has added an entry of its own.
+        os.makedirs(os.path.dirname(self._log), exist_ok=True)
+        files.clear(self._log)
+        files.create(self._log, b"".join(line + b"\n" for line in chained), 0o644)
+
+
+def _new_id(line: bytes) -> str:
+    """The commit of a line of a log: `<old> <new> <who and when>\t<message>`."""
+    return line.split(b" ", 2)[1].decode("ascii", "replace") if line.count(b" ") > 1 else ""
+
+
+def _without(lines: Sequence[bytes], others: Sequence[bytes]) -> list[bytes]:
+    known = set(map(_new_id, others))
+    return [line for line in lines if _new_id(line) not in known]
