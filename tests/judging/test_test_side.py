@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from ralphtool.judging.gate_files import find_run_files, find_test_data
 from ralphtool.judging.guard.model import FileChange
-from ralphtool.judging.test_side import ChangedPaths, TestHints, find_run_files, find_test_data, find_tested_files
+from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files
 
 PACKAGE = '{"scripts": {"test": "npm run unit", "unit": "node ci/run.js", "start": "node app.js"}}'
 FILES = {
