@@ -228,7 +228,7 @@ def _find_beside(scripts: Mapping[str, str], changes: Sequence[FileChange], grep
 def _list_named(texts: Iterable[str], bases: Sequence[str]) -> set[str]:
     """Every path that texts may name."""
     words = {word for text in texts for word in _WORDS.split(text)}
-    bare = {word.removeprefix("./").strip("/:@") for word in words if len(word) < 500}
+    bare = {re.sub(r"^(?:\.{0,2}/)+", "", word).strip("/:@") for word in words if len(word) < 500}
     return {f"{base}{word}" for word in bare for base in bases if _is_inside(word)}
 
 

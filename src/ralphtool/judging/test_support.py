@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ralphtool.judging.guard.test_files import find_language
@@ -169,8 +170,10 @@ _SCRIPT_FRAMEWORK = re.compile(
     r"(?:\bfrom|\brequire\()\s*[\"'](?:node:test|vitest|chai|@jest/globals|expect|bun:test|ava|tape|power-assert)[\"']"
 )
 _CHECKS_RESULT = re.compile(r"\bassert\w*\b|AssertionError|\bexpect\(|\bassert\.")
-_EXPORT = re.compile(
-    r"^[^\n]*?(?:exports\.\w+\s*=|\bexport\s+(?:default\s+)?(?:const|let|async|function|class)\b)", re.MULTILINE
+_OFFERED = re.compile(
+    r"^[^\n]*?\bexports\.\w+\s*=|^(?:export\s+(?:default\s+)?)?(?:(?:async\s+)?function\b|class\b"
+    r"|(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:\([^)\n]*\)|\w+)\s*=>)",
+    re.MULTILINE,
 )
 _DEEPEST = 3
 
@@ -191,8 +194,8 @@ def find_checking_modules(changes: Sequence[FileChange], read: Read, grep: Grep)
 def _checks_results(path: str, text: str) -> bool:
     """Whether every function that a module offers checks something, or the module uses a test program."""
     if not path.endswith(".py"):
-        starts = [found.start() for found in _EXPORT.finditer(text)]
-        parts = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+        starts = [found.start() for found in _OFFERED.finditer(text)]
+        parts = [text[start:end] for start, end in pairwise([*starts, len(text)])]
         return _SCRIPT_FRAMEWORK.search(text) is not None or bool(parts and all(map(_CHECKS_RESULT.search, parts)))
     if _FRAMEWORK.search(text):
         return True
