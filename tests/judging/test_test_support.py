@@ -117,7 +117,7 @@ MODULES: dict[str, tuple[str, str, dict[str, str], bool]] = {
     "in JavaScript": ("lib/checks.js", JS, {"lib/shop.js": "", "test/a.test.js": JS_TEST}, True),
     "in JavaScript, exported at the end": (
         "lib/checks.js",
-        "const assert = require('node:assert');\nfunction eq(a, b) {\n  assert.equal(a, b);\n}\nmodule.exports = { eq };\n",
+        "const assert = require('assert');\nfunction eq(a, b) {\n  assert.equal(a, b);\n}\nmodule.exports = { eq };\n",
         {"lib/shop.js": "", "test/a.test.js": JS_TEST},
         True,
     ),

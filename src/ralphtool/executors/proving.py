@@ -113,7 +113,7 @@ class Prover:
         bases = find_bases(commands, self._workspace.prefix)
         run = find_run_files(commands, read, bases)
         plugins = find_plugins(unsure, commands, run, read, grep, bases)
-        files = self._workspace.list_files()
+        files = self._workspace.list_files() if any(one.old is None for one in unsure) else []
         is_green = before is not None and not before.red
         return TestHints(
             bases=bases,
