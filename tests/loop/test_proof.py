@@ -275,8 +275,8 @@ def test_a_check_whose_script_was_changed_runs_once_more_as_it_was(shop: Lab) ->
     assert state_of(shop) == "failed"
     assert "checks as they were at the checkpoint fail on the new code" in shop.entries()[0]["summary"]
     gates = [one for one in shop.events() if one["type"] == "gate" and one["iteration"]]
-    assert [one["when"] for one in gates if one["command"] == check] == ["after", "replay"]
-    assert [one["when"] for one in gates if one["command"] == GATE] == ["after", "replay", "own-tests"]
+    assert [one["when"] for one in gates if one["command"] == check] == ["before", "after", "replay"]
+    assert [one["when"] for one in gates if one["command"] == GATE] == ["before", "after", "replay", "own-tests"]
 
 
 def hang_at(lab: Lab, number: int) -> str:
