@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost, prove
+from ralphtool.judging.receipt import Suspicion
 
 TESTS = "pytest"
 
@@ -198,3 +199,67 @@ def test_removed_tests_that_still_pass_are_told_and_fail_only_where_that_is_stri
     strict = evidence(after=suite("a"), replay=suite("ab"), is_strict=True)
     assert prove(strict, forbid).against
     assert not prove(strict, permit).against
+
+
+LINT = "make lint"
+
+
+def lint(*, ok: bool = True) -> SuiteRun:
+    return SuiteRun(command=LINT, ok=ok, is_check=True)
+
+
+def checked(*, as_it_was: bool, **fields: Any) -> ProofEvidence:
+    """A check whose Makefile was changed."""
+    runs = (suite("ab"), lint())
+    checks = (lint(ok=as_it_was),)
+    return evidence(**{"before": runs, "after": runs, "checks": checks, "check_paths": ("Makefile",), **fields})
+
+
+def test_a_check_that_is_green_only_because_its_files_were_changed_fails_the_attempt() -> None:
+    result = prove(checked(as_it_was=False), forbid)
+    assert result.lost == ("`make lint`",)
+    assert (
+        "checks as they were at the checkpoint fail on the new code: `make lint` (changed: Makefile)"
+        in (result.against[0])
+    )
+    assert prove(checked(as_it_was=True), forbid).receipt is not None
+    red = (suite("ab"), lint(ok=False))
+    assert prove(checked(as_it_was=False, before=red, after=red), forbid).receipt is not None
+
+
+def test_a_check_that_fails_as_it_was_is_for_a_person_if_the_agent_insists() -> None:
+    result = prove(checked(as_it_was=False, was_accused=True, explanation="80 is too short"), forbid)
+    assert result.receipt is not None
+    assert (result.receipt.state, result.asks) == (
+        "unproven",
+        "checks as they were fail on the new code (`make lint`), and the agent says: 80 is too short",
+    )
+
+
+def test_a_story_can_ask_for_another_check() -> None:
+    def allow(lost: Sequence[str]) -> str:
+        return "the story says so" if [*lost] == ["Makefile > make lint Makefile"] else ""
+
+    result = prove(checked(as_it_was=False), allow)
+    assert result.receipt is not None
+    assert (result.receipt.state, result.receipt.allowed, result.receipt.lost) == ("held", "the story says so", ())
+    assert "`make lint` (changed: Makefile)" in result.receipt.told[0]
+
+
+def test_what_was_run_is_what_clears_a_suspicion() -> None:
+    found = (Suspicion(kind="test-config", path="package.json", detail="the script lint lets failures pass"),)
+
+    def cleared(**fields: Any) -> str:
+        receipt = prove(checked(as_it_was=True, suspicions=found, **fields), forbid).receipt
+        assert receipt is not None
+        return receipt.cleared
+
+    assert cleared(replay=(suite("ab"),)) == "the tests and the checks as they were pass on the new code"
+    assert cleared(replay=(suite("ab"),), checks=None) == "the tests as they were pass on the new code"
+    assert cleared(replay=()) == "the checks as they were pass on the new code"
+
+
+def test_a_command_that_has_only_an_exit_status_can_be_lost() -> None:
+    given = evidence(before=script(), after=script(), replay=script(ok=False))
+    assert find_lost(given) == ("`sh check.sh` as a whole",)
+    assert find_lost(evidence(before=script(ok=False), after=script(), replay=script(ok=False))) == ()

@@ -42,7 +42,7 @@ ROLES = {
         pytest/__init__.py pytest.py _pytest/config.py unittest/__init__.py unittest.py sitecustomize.py
         usercustomize.py a.pth lib/site-packages/a.pth conftest.py tests/conftest.py node_modules/jest/index.js
         jest/index.js .npmrc .env.test .env src/pytest/__init__.py src/sitecustomize.py jest.js go cargo.sh
-        bin/pytest .venv/bin/pytest coverage.py
+        bin/pytest .venv/bin/pytest coverage.py shop.egg-info/entry_points.txt src/a.dist-info/METADATA
     """,
     "lint": """
         .eslintrc.json eslint.config.mjs .eslintrc tsconfig.json tsconfig.build.json mypy.ini ruff.toml .ruff.toml

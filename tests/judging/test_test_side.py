@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from ralphtool.judging.gate_files import find_run_files, find_test_data
 from ralphtool.judging.guard.model import FileChange
-from ralphtool.judging.test_side import ChangedPaths, TestHints, find_run_files, find_test_data, find_tested_files
+from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files
 
 PACKAGE = '{"scripts": {"test": "npm run unit", "unit": "node ci/run.js", "start": "node app.js"}}'
 FILES = {
@@ -82,6 +83,23 @@ def test_a_file_is_put_where_it_belongs() -> None:
     assert [one.path for one in paths.tests] == ["ci/all", "x.json"]
     assert [one.path for one in paths.inline] == ["cart.py"]
     assert [one.path for one in paths.own] == ["x.json", "cart.py"]
+
+
+def test_a_file_outside_of_the_tests_can_belong_to_them() -> None:
+    hints = TestHints(helpers=frozenset(["checks.py"]), hiding=frozenset(["iniconfig.py"]))
+    changes = (change("checks.py"), change("iniconfig.py", None), change("shop.py"))
+    paths = ChangedPaths(changes, hints)
+    assert [one.path for one in paths.tests] == ["checks.py", "iniconfig.py"]
+    assert [one.path for one in paths.own] == ["checks.py"]
+
+
+def test_the_files_of_a_check_that_only_follow_the_work_are_left_out() -> None:
+    script = "from shop import discount\n\nassert discount(1000) == 900\n"
+    renamed = change("check.py", script, script.replace("discount", "reduce_by"))
+    weaker = change("lint.py", "limit = 80", "limit = 800")
+    changes = (renamed, weaker, change("shop.py", "def discount(a): ...", "def reduce_by(a): ..."), change("ruff.toml"))
+    paths = ChangedPaths(changes, TestHints(checks=frozenset(["check.py", "lint.py"])))
+    assert [one.path for one in paths.checks] == ["lint.py", "ruff.toml"]
 
 
 def test_tests_that_still_read_the_same_are_not_touched() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from lab import Lab, wait_until
 from loop.shop import CART, DISCOUNT, GATE, OWN_TEST, TASKS, TESTS, attempt, make_shop, receipts, state_of
@@ -256,6 +258,25 @@ def test_a_story_with_tests_costs_two_more(shop: Lab) -> None:
     shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
     assert state_of(shop) == "proven"
     assert (shop.tmp / "runs").read_text().count("x") == 4
+
+
+LINT = "import sys\n\nsys.exit(any(len(line) > 80 for line in open('cart.py')))\n"
+
+
+def test_a_check_whose_script_was_changed_runs_once_more_as_it_was(shop: Lab) -> None:
+    shop.write("lint.py", LINT)
+    shop.git("add", "lint.py")
+    shop.git("commit", "--quiet", "--message=lint")
+    check = f"{sys.executable} lint.py"
+    shop.configure(checks=[check], tests=[GATE], attempts=1)
+    long = CART + DISCOUNT + f"\n\nNAMES = '{80 * 'x'}'\n"
+    weaker = {"lint.py": LINT.replace("80", "800"), "tests/test_discount.py": OWN_TEST}
+    shop.play(default=attempt({"cart.py": long, **weaker}))
+    assert state_of(shop) == "failed"
+    assert "checks as they were at the checkpoint fail on the new code" in shop.entries()[0]["summary"]
+    gates = [one for one in shop.events() if one["type"] == "gate" and one["iteration"]]
+    assert [one["when"] for one in gates if one["command"] == check] == ["before", "after", "replay"]
+    assert [one["when"] for one in gates if one["command"] == GATE] == ["before", "after", "replay", "own-tests"]
 
 
 def hang_at(lab: Lab, number: int) -> str:

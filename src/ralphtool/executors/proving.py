@@ -13,22 +13,16 @@ from msgspec import structs
 
 from ralphtool.executors.gate_series import is_cut_off
 from ralphtool.judging import gates
+from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
 from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guard.model import decode
 from ralphtool.judging.moves import only_follows_moves
-from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost
+from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost, find_lost_checks
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
-from ralphtool.judging.test_side import (
-    ChangedPaths,
-    TestHints,
-    find_bases,
-    find_run_files,
-    find_test_data,
-    find_tested_files,
-    has_manifest,
-)
+from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files, has_manifest
+from ralphtool.judging.test_support import find_checking_modules, find_hiding, find_plugins
 from ralphtool.workspace.ignored import find_environment, is_startup_file
 from ralphtool.workspace.paths import printable
 
@@ -39,11 +33,9 @@ if TYPE_CHECKING:
     from ralphtool.executors.gate_series import GateSeries
     from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.judging.guard.model import FileChange
-    from ralphtool.judging.roles import Role
     from ralphtool.settings import Settings
     from ralphtool.workspace import Workspace
 
-_LINT: frozenset[Role] = frozenset(("lint",))
 _MOST_LINES = 200  # of a diff in a question
 
 
@@ -113,15 +105,29 @@ class Prover:
         return structs.replace(paths, hints=self._find_hints(paths, report.baseline)) if work else paths
 
     def _find_hints(self, paths: ChangedPaths, before: Baseline | None) -> TestHints:
-        read = self._workspace.read_checkpoint
+        read, grep, unsure = self._workspace.read_checkpoint, self._workspace.grep_checkpoint, paths.unsure
         known = [name for one in (before.tests.values() if before else ()) for name in gates.list_names(one) or ()]
-        bases = find_bases(self._assignment.gates, self._workspace.prefix)
+        commands = self._assignment.gates
+        checks = [one.command for one in self._list_before(before) if one.is_linter]
+        suites = [one for one in commands if one not in checks]
+        bases = find_bases(commands, self._workspace.prefix)
+        run = find_run_files(commands, read, bases)
+        plugins = find_plugins(unsure, commands, run, read, grep, bases)
+        files = self._workspace.list_files() if any(one.old is None for one in unsure) else []
+        is_green = before is not None and not before.red
         return TestHints(
             bases=bases,
-            run=find_run_files(self._assignment.gates, read, bases),
-            tested=find_tested_files(known, paths.unsure),
-            data=find_test_data(paths.unsure, self._workspace.grep_checkpoint),
+            run=run,
+            tested=find_tested_files(known, unsure),
+            data=find_test_data(unsure, grep) | find_gate_data(suites, unsure, read, grep, bases),
+            helpers=plugins | find_checking_modules(unsure, read, grep),
+            hiding=find_hiding(unsure, files, read, grep, bases, is_green=is_green),
+            checks=find_check_files(checks, paths.changes, read, grep, bases),
         )
+
+    def _list_before(self, before: Baseline | None) -> tuple[SuiteRun, ...]:
+        runs = list_before(before, self._assignment.gates) if before else ()
+        return tuple(structs.replace(one, is_check=self._is_check(one.command)) for one in runs)
 
     def _add_results(self, report: Report, results: Sequence[GateResult]) -> Report:
         before = report.baseline or gates.build_baseline("", ())
@@ -185,8 +191,7 @@ class Prover:
 
     def _gather(self, report: Report, paths: ChangedPaths, results: Sequence[GateResult]) -> ProofEvidence:
         after = tuple(map(self._to_run, results))
-        before = tuple(list_before(report.baseline, self._assignment.gates)) if report.baseline else ()
-        before = tuple(structs.replace(one, is_check=self._is_check(one.command)) for one in before)
+        before = self._list_before(report.baseline)
         evidence = ProofEvidence(
             is_changed=bool(paths.changes) or not report.tree,
             has_git=report.tree is not None,
@@ -202,6 +207,7 @@ class Prover:
         if not report.tree or not all(one.ok for one in after if not one.is_linter):
             return evidence
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
+        evidence = structs.replace(evidence, **self._replay_checks(report.tree, paths, evidence))
         if find_lost(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_again(report.tree, paths, evidence)
@@ -209,7 +215,8 @@ class Prover:
         # A renamed test may look like a deleted one; the judgement counts whether all tests are still there.
         is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
-        diff = render_diff(paths.tests) if find_lost(evidence) else ""
+        shown = [*(paths.tests if find_lost(evidence) else ()), *(paths.checks if find_lost_checks(evidence) else ())]
+        diff = render_diff(list(dict.fromkeys(shown)))
         return structs.replace(evidence, own=own, is_same_by_reading=is_same, test_diff=diff)
 
     def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:
@@ -223,18 +230,37 @@ class Prover:
         self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun], spared: Sequence[FileChange] = ()
     ) -> tuple[SuiteRun, ...] | None:
         """Runs the old tests, with their old configuration, on the new source. `spared` files keep their new state."""
-        has_linter = any(one.is_linter for one in after)
-        mixed_lint = [one for one in paths.tests if has_linter and _has_other_lint(one)]
-        lint = [*(paths.list_side(_LINT) if has_linter else []), *mixed_lint]
-        side = [one for one in dict.fromkeys([*paths.tests, *lint]) if one not in spared]
-        if not self._settings.proof.replay or not (side or paths.inline) or not after:
+        side = [one for one in paths.tests if one not in spared]
+        suites = [one for one in after if not one.is_linter]
+        if not self._settings.proof.replay or not (side or paths.inline) or not suites:
             return None
-        contents = {one.path: _restore_config(one, with_lint=bool(lint)) for one in side if _is_mixed_change(one)}
-        contents |= {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
-        moved = [name for one in side if one.path not in contents for name in _list_names(one)]
-        wanted = frozenset(moved)
-        suites = [one for one in after if lint or not one.is_linter]
-        return self._show_and_run("replay", tree, lambda path: path in wanted, contents, suites)
+        contents = {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
+        return self._show_as_they_were("replay", tree, side, contents, suites, with_lint=False)
+
+    def _replay_checks(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> dict[str, Any]:
+        """Runs the checks as they were, on everything else as it is now: a check that was weakened finds nothing."""
+        green = {one.command for one in evidence.before if one.is_linter and one.ok}
+        suites = [one for one in evidence.after if one.command in green and one.ok]
+        side = paths.checks if suites and self._settings.proof.replay else []
+        if not side:
+            return {}
+        runs = self._show_as_they_were("replay", tree, side, {}, suites, with_lint=True)
+        return {"checks": runs, "check_paths": tuple(printable(one.path) for one in side)}
+
+    def _show_as_they_were(
+        self,
+        kind: str,
+        tree: str,
+        side: Sequence[FileChange],
+        contents: Mapping[str, bytes],
+        suites: Sequence[SuiteRun],
+        *,
+        with_lint: bool,
+    ) -> tuple[SuiteRun, ...]:
+        mixed = {one.path: _restore_config(one, with_lint=with_lint) for one in side if _is_mixed_change(one)}
+        wanted = frozenset(name for one in side if one.path not in mixed for name in _list_names(one))
+        wanted -= contents.keys()
+        return self._show_and_run(kind, tree, lambda path: path in wanted, {**mixed, **contents}, suites)
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before a story is accused: a flaky test proves nothing against it.
@@ -361,13 +387,6 @@ def _is_mixed_change(change: FileChange) -> bool:
 
 def _restore_config(change: FileChange, *, with_lint: bool) -> bytes:
     return merge_config(change.old or b"", change.new or b"", change.path, with_lint=with_lint)
-
-
-def _has_other_lint(change: FileChange) -> bool:
-    """Whether it is a mixed configuration file in which linter settings were changed."""
-    if not _is_mixed_change(change):
-        return False
-    return _restore_config(change, with_lint=True) != _restore_config(change, with_lint=False)
 
 
 def to_run(result: GateResult) -> SuiteRun:

@@ -31,6 +31,8 @@ _LINTER = (
     r"|golangci-lint|staticcheck|rubocop|shellcheck|hadolint|phpstan|psalm|ktlint|checkstyle|lint|lints|format|fmt"
     r"|typecheck|type-check|types)\b"
 )
+_LAUNCHER_NAMES = "npm npx pnpm yarn bun run exec python node sh bash uv poetry package json s silent m"
+_LAUNCHERS = frozenset(_LAUNCHER_NAMES.split())
 
 
 class SuiteRun(Struct, frozen=True, kw_only=True):
@@ -67,6 +69,10 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     before: tuple[SuiteRun, ...] = ()  # at the checkpoint
     after: tuple[SuiteRun, ...] = ()
     replay: tuple[SuiteRun, ...] | None = None  # None: no changed file required it
+    checks: tuple[SuiteRun, ...] | None = (
+        None  # checks as they were, on the new code; None: no changed file required it
+    )
+    check_paths: tuple[str, ...] = ()  # the changed files of those checks
     own: tuple[SuiteRun, ...] | None = None
     own_paths: tuple[str, ...] = ()  # test files that are new or changed
     is_same_by_reading: bool = False  # all old tests still exist, apart from names that the work renamed
@@ -100,10 +106,11 @@ def prove(evidence: ProofEvidence, allow: Callable[[Sequence[str]], str]) -> Pro
     """`allow` returns what permits the loss of these tests; empty if nothing does."""
     if not evidence.is_changed:
         return _judge_unchanged(evidence)
-    lost = find_lost(evidence)
-    allowed = allow(lost) if lost else ""
-    if lost and not allowed and not _is_same_by_reading(evidence):
-        return _judge_lost(evidence, lost)
+    lost, broken = find_lost(evidence), find_lost_checks(evidence)
+    allowed = allow((*lost, *_name_checks(evidence, broken))) if lost or broken else ""
+    unexplained = () if _is_same_by_reading(evidence) else lost
+    if (unexplained or broken) and not allowed:
+        return _judge_lost(evidence, unexplained, broken)
     removed = _find_removed(evidence)
     if removed and evidence.is_strict and not allow(removed):
         return ProofResult(against=(f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}",))
@@ -125,14 +132,44 @@ def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
     return ProofResult(receipt=_build_receipt(evidence, "unproven", why), asks=why)
 
 
-def _judge_lost(evidence: ProofEvidence, lost: Sequence[str]) -> ProofResult:
+def _judge_lost(evidence: ProofEvidence, lost: Sequence[str], broken: Sequence[str]) -> ProofResult:
     """Fails the first time; if the next attempt does the same and explains it, a person must judge."""
+    named = (*lost, *broken)[:MOST_NAMES]
     if evidence.was_accused and evidence.explanation:
-        why = f"tests as they were fail on the new code ({_name(lost)}), and the agent says: {evidence.explanation}"
+        parts = [f"tests as they were fail on the new code ({_name(lost)})"] if lost else []
+        parts += [f"checks as they were fail on the new code ({_name(broken)})"] if broken else []
+        why = f"{', '.join(parts)}, and the agent says: {evidence.explanation}"
         receipt = _build_receipt(evidence, "unproven", why, lost=lost)
-        return ProofResult(receipt=receipt, lost=tuple(lost[:MOST_NAMES]), asks=why)
+        return ProofResult(receipt=receipt, lost=named, asks=why)
     words = "tests as they were at the checkpoint fail on the new code" if evidence.replay else "tests are gone"
-    return ProofResult(against=(f"{words}: {_name(lost)}; {KEEP_OR_EXPLAIN}",), lost=tuple(lost[:MOST_NAMES]))
+    against = [f"{words}: {_name(lost)}; {KEEP_OR_EXPLAIN}"] if lost else []
+    return ProofResult(against=(*against, *_accuse_checks(evidence, broken)), lost=named)
+
+
+def _accuse_checks(evidence: ProofEvidence, broken: Sequence[str]) -> Iterable[str]:
+    if broken:
+        yield (
+            f"checks as they were at the checkpoint fail on the new code: {_name(broken)} "
+            f"(changed: {_name(evidence.check_paths)}); change the code so that the original checks pass; or, if the "
+            "story asks for other checks, explain it with `ralphtool agent observe finding`"
+        )
+
+
+# --- lost checks ------------------------------------------------------------------------------------
+
+
+def find_lost_checks(evidence: ProofEvidence) -> tuple[str, ...]:
+    """Checks that pass now only because what they run, or what configures them, was changed."""
+    green = {one.command for one in evidence.before if one.ok} & {one.command for one in evidence.after if one.ok}
+    return tuple(f"`{one.command}`" for one in evidence.checks or () if not one.ok and one.command in green)
+
+
+def _name_checks(evidence: ProofEvidence, broken: Sequence[str]) -> Iterable[str]:
+    """Names like those of tests, for what allows a loss: a file, and the words that say what a check is about."""
+    for command in broken:
+        for path in evidence.check_paths:
+            words = re.findall(r"[^\W\d_]+", f"{command} {path.rpartition('/')[2]}")
+            yield f"{path} > {' '.join(word for word in words if word.lower() not in _LAUNCHERS)}"
 
 
 # --- lost tests -------------------------------------------------------------------------------------
@@ -144,13 +181,22 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
     for before in evidence.before:
         after = find_run(evidence.after, before.command)
         seen = find_run(evidence.replay or (), before.command) or after
-        if after is None or seen is None or not before.is_counted or not (before.ran_tests or seen.ran_tests):
+        if after is None or seen is None:
+            continue
+        if not before.is_counted and not seen.is_counted:
+            found += _find_red_script(before, seen, after)
+        if not before.is_counted or not (before.ran_tests or seen.ran_tests):
             continue
         names = _find_lost_names(before, seen)
         found += sorted(_leave_out_untouched(names, seen, after, evidence.touched)) if names else []
         found += _find_fewer(before, seen) if not names else []
         found += sorted(_find_made_green(before, seen, after))
     return tuple(dict.fromkeys(found))
+
+
+def _find_red_script(before: SuiteRun, seen: SuiteRun, after: SuiteRun) -> list[str]:
+    """A command that only has an exit status, and that is green only because its files were changed."""
+    return [f"`{seen.command}` as a whole"] if before.ok and after.ok and not seen.ok else []
 
 
 def _find_lost_names(before: SuiteRun, seen: SuiteRun) -> set[str]:
@@ -263,7 +309,8 @@ def _doubt_gates(evidence: ProofEvidence) -> str:
 
 def list_noticing(evidence: ProofEvidence) -> set[str]:
     """The gates that were red with some version of the code, and so depend on it."""
-    return _list_red((*evidence.before, *evidence.after, *(evidence.replay or ()), *(evidence.own or ())))
+    runs = (evidence.before, evidence.after, evidence.replay, evidence.checks, evidence.own)
+    return _list_red(one for group in runs for one in group or ())
 
 
 def _quote(runs: Sequence[SuiteRun]) -> str:
@@ -273,8 +320,6 @@ def _quote(runs: Sequence[SuiteRun]) -> str:
 def _doubt_replay(evidence: ProofEvidence) -> str:
     if evidence.replay is None and (open_ones := [one for one in evidence.suspicions if one.kind in _SUSPICIONS]):
         return f"{open_ones[0].path} was changed ({open_ones[0].kind}), and nothing was run to rule out cheating"
-    if linters := _find_red_linters(evidence):
-        return f"`{linters[0]}` is red with its original configuration"
     if evidence.has_new_tests and not _is_same_by_reading(evidence) and _is_only_untouched(evidence):
         return "the tests as they were can no longer be loaded, and others were added"
     if not evidence.has_test_files and (left_out := _find_removed(evidence)):
@@ -287,12 +332,6 @@ def _doubt_replay(evidence: ProofEvidence) -> str:
 def _is_only_untouched(evidence: ProofEvidence) -> bool:
     """Whether nothing counts as lost only because the tests that could not be loaded are unchanged."""
     return bool(find_lost(structs.replace(evidence, touched=None))) and not find_lost(evidence)
-
-
-def _find_red_linters(evidence: ProofEvidence) -> list[str]:
-    """The linters that are green only because their configuration was changed."""
-    runs = [(one, find_run(evidence.replay or (), one.command)) for one in evidence.after if one.is_linter and one.ok]
-    return [one.command for one, seen in runs if seen and not seen.ok and one.command not in _list_red(evidence.before)]
 
 
 def _list_red(runs: Iterable[SuiteRun]) -> set[str]:
@@ -332,15 +371,23 @@ def _build_receipt(
 def _describe_cleared(evidence: ProofEvidence, lost: Sequence[str], allowed: str) -> str:
     if allowed:
         return allowed
-    if evidence.replay is None:
+    if evidence.replay is None and not evidence.checks:
         return "nothing was run to rule it out"
     if _is_same_by_reading(evidence) and find_lost(evidence):
         return "the old tests are still there, with the new names"
-    return "" if lost else "the tests as they were pass on the new code"
+    if lost or find_lost_checks(evidence):
+        return ""
+    what = "tests and the checks" if evidence.replay and evidence.checks else "checks" if evidence.checks else "tests"
+    return f"the {what} as they were pass on the new code"
 
 
 def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
-    groups = (("gates", evidence.after), ("replay", evidence.replay), ("own-tests", evidence.own))
+    groups = (
+        ("gates", evidence.after),
+        ("replay", evidence.replay),
+        ("replay", evidence.checks),
+        ("own-tests", evidence.own),
+    )
     for kind, runs in groups:
         yield from (ProofRun(kind=kind, command=one.command, ok=one.ok, tally=one.tally) for one in runs or ())
 
@@ -348,6 +395,8 @@ def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
 def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -> Iterable[str]:
     if removed:
         yield f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}"
+    if broken := find_lost_checks(evidence):
+        yield f"checks as they were fail on the new code: {_name(broken)} (changed: {_name(evidence.check_paths)})"
     if own.hollow and not own.names:
         yield f"its new tests fail without the work, but check nothing of it: {_name(own.hollow)}"
     elif evidence.own and not own.names and _has_unchecked(evidence):

@@ -11,6 +11,8 @@ from typing import Literal
 from ralphtool.judging.guard.test_files import find_language, in_test_folder, is_named_test, is_production_folder
 
 Role = Literal["test", "helper", "snapshot", "fixture", "config", "shadow", "lint", "docs", "source"]
+TEST_ROLES: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture"))
+"""What tests are made of, as opposed to what configures or replaces the program that runs them."""
 
 _SNAPSHOTS = re.compile(
     r".*\.(?:snap|ambr|approved\.\w+|verified\.\w+|golden|snap\.new)|.*[._-]golden(?:\.\w+)?|.*\.golden\.\w+|.*-snapshots?\.\w+",
@@ -125,6 +127,8 @@ def find_role(path: str) -> Role:
 def _is_shadow(folders: list[str], name: str) -> bool:
     if _SHADOWS.fullmatch(name) or _BROUGHT & set(folders) or folders[:1] == ["vendor"]:
         return True
+    if any(one.endswith((".egg-info", ".dist-info")) for one in folders):
+        return True  # its entry points are plugins of the test program, if Python finds it
     stem, dot, suffix = name.partition(".")
     if folders:
         # `src/` is where Python looks first in a project that has one; `bin/` is on the path of a project's scripts.

@@ -28,11 +28,11 @@ from ralphtool.loop.drafted import (
     open_boxes,
     read_draft,
 )
-from ralphtool.loop.run import build_id, make_folder
 from ralphtool.loop.runners import build_agent_options, make_runners
 from ralphtool.record import events, runs
 from ralphtool.record.event_parts import Durations, RunGates, StoryBefore, Totals
 from ralphtool.record.log import Log
+from ralphtool.record.run_folder import build_id, make_folder
 from ralphtool.specs import writing
 from ralphtool.workspace.folder import Folder
 from ralphtool.workspace.git import Repository

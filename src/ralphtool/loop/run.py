@@ -6,7 +6,6 @@ A program starts a run with `start`. Nothing is printed here: events go to the r
 from __future__ import annotations
 
 import os
-import time
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -15,7 +14,7 @@ from msgspec import Struct, structs, to_builtins
 
 from ralphtool import settings as settings_module
 from ralphtool import specs, workspace
-from ralphtool.core import files, gate_commands, layout, lifecycle, locks
+from ralphtool.core import gate_commands, layout, lifecycle, locks
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, from_os_error
 from ralphtool.history import History
 from ralphtool.loop import agent_notices, publishing, workspace_choice
@@ -28,6 +27,7 @@ from ralphtool.record import change_state, events
 from ralphtool.record.event_parts import RunGates, RunLimits
 from ralphtool.record.events import RunEnded
 from ralphtool.record.log import open_log
+from ralphtool.record.run_folder import build_id, make_folder
 from ralphtool.specs import remaining, titles
 from ralphtool.workspace import branch
 from ralphtool.workspace.change_lock import hold_change
@@ -256,21 +256,6 @@ def _run_locked(
             notifier=Notifier(settings.notify.command, root, folder),
         )
         return RunResult(record=log.path, ended=run.execute(notices))
-
-
-def build_id(change: str) -> str:
-    return f"{change[:90]}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(2).hex()}"
-
-
-def make_folder(root: str, run: str) -> str:
-    for parent in (layout.runs(root), layout.change_states(root)):
-        files.ensure_folder(parent)
-        ignore = os.path.join(parent, ".gitignore")
-        if not os.path.lexists(ignore):
-            files.create(ignore, b"*\n", 0o644)
-    folder = layout.run(root, run)
-    files.ensure_folder(folder)
-    return folder
 
 
 class _ActiveRun(Struct, frozen=True, kw_only=True):

@@ -17,11 +17,11 @@ from ralphtool.errors import RemoteFailed
 from ralphtool.executors.orders import Result
 from ralphtool.judging.test_side import has_manifest
 from ralphtool.loop import workspace_choice
-from ralphtool.loop.run import make_folder
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import make_runners
 from ralphtool.loop.workspace_choice import Findings, Unsuitable
 from ralphtool.record.log import Log
+from ralphtool.record.run_folder import make_folder
 from ralphtool.workspace.worktree import Worktree
 
 if TYPE_CHECKING:

@@ -82,6 +82,16 @@ class SpecPlace(Struct, frozen=True):
             return own.write_tree()
 
 
+def check_lost(repository: Repository, branch: str, story: str, lost: str | None) -> str:
+    """The checkpoint of a story that is gone from the branch; raises GitError if it is gone altogether."""
+    if lost and repository.resolve(lost):
+        return lost
+    raise GitError(
+        f"the checkpoint of story {story} is gone from {branch}, so its work can't be reverted: undo it by hand, and "
+        "untick its boxes"
+    )
+
+
 @contextmanager
 def open_own_index(repository: Repository) -> Iterator[Repository]:
     with tempfile.TemporaryDirectory(prefix="ralph-") as folder:

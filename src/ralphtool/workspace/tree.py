@@ -464,14 +464,8 @@ class Tree:
             return place.edit(place.take_from(tree, self._tip_tree), edit)
 
     def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:
-        known = self.checkpoints()
-        if story not in known:
-            if not lost or self.repository.resolve(lost) is None:
-                raise GitError(
-                    f"the checkpoint of story {story} is gone from {self.branch}, so its work can't be reverted: undo "
-                    "it by hand, and untick its boxes"
-                )
-            known = {story: lost, **known}
+        if story not in (known := self.checkpoints()):
+            known = {story: revert.check_lost(self.repository, self.branch, story, lost), **known}
         return revert.revert(self._spec_place(ref), known, story, self.tip)
 
     def list_changed(self, tree: str) -> list[str]:
