@@ -82,7 +82,7 @@ class SpecPlace(Struct, frozen=True):
             return own.write_tree()
 
 
-def check_lost(repository: Repository, branch: str, story: str, lost: str | None) -> str:
+def check_lost(repository: Repository, branch: str | None, story: str, lost: str | None) -> str:
     """The checkpoint of a story that is gone from the branch; raises GitError if it is gone altogether."""
     if lost and repository.resolve(lost):
         return lost
