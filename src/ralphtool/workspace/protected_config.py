@@ -33,8 +33,11 @@ def restore_config(repository: Repository, path: str, before: bytes, traced: Tra
     others = [key for key in changed if key not in own]
     if own and not others:
         _write(path, before)
-    for key in own if others else ():
-        _set(repository, path, key, old.get(key, ()))
+    try:
+        for key in own if others else ():
+            _set(repository, path, key, old.get(key, ()))
+    except GitError:  # a git command of the user's is writing to it
+        own, others = [], changed
     # Git adds such settings to a branch by itself, and so do editors.
     told = [key for key in others if not key.startswith("branch.")]
     return RevertedConfig([key for key in own if (key, new.get(key, ())) not in _HARMLESS], told)

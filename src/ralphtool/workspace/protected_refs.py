@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.core import files, layout
@@ -63,11 +64,9 @@ class ProtectedRefs:
         wanted = tuple(sorted({tip, *(self.refs or {}).values(), *map(_new_id, self.stash)} - {""}))
         if wanted == self._kept:
             return
-        try:
+        with suppress(GitError):  # damaged refs: the others are protected as far as that is possible
             self._keep_commits(tip)
             self._kept = wanted
-        except GitError:
-            pass  # a repository with damaged refs: what it has is protected as far as that is possible
 
     def _keep_commits(self, tip: str) -> None:
         rows = [line.split() for line in self._repository.text("for-each-ref", _FORMAT).split("\n") if line]
@@ -80,7 +79,9 @@ class ProtectedRefs:
 
     def let_go(self) -> None:
         self._kept = ()
-        self._repository.set_refs(dict.fromkeys(self._repository.refs(self._kept_as)))
+        # A git command of the user's may be at work: then they stay until the next run.
+        with suppress(GitError):
+            self._repository.set_refs(dict.fromkeys(self._repository.refs(self._kept_as)))
 
     # --- afterwards -------------------------------------------------------------------------------
 
