@@ -119,7 +119,8 @@ class Prover:
             bases=bases,
             run=run,
             tested=find_tested_files(known, unsure),
-            data=find_test_data(unsure, grep) | find_gate_data(suites, unsure, read, grep, bases),
+            data=find_test_data(unsure, grep),
+            named=find_gate_data(suites, unsure, read, grep, bases),
             helpers=plugins | find_checking_modules(unsure, read, grep),
             hiding=find_hiding(unsure, files, read, grep, bases, is_green=is_green),
             checks=find_check_files(checks, paths.changes, read, grep, bases),
@@ -200,6 +201,7 @@ class Prover:
             own_paths=tuple(one.path for one in paths.own),
             is_strict=self._settings.run.guard == "strict",
             has_test_files=paths.has_test_files,
+            has_gate_files=paths.has_gate_files,
             suspicions=tuple(self._list_suspicions(paths)),
             empty_tests=frozenset(name for one in paths.own for name in _find_empty_tests(one)),
         )
