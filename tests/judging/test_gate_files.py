@@ -15,6 +15,9 @@ FILES = {
     "package.json": '{"scripts": {"lint": "node tools/style.js", "start": "node app.js"}}',
     "tools/style.js": "const rules = require('./rules.js');\n",
     "tools/rules.js": "exports.max = 80;\n",
+    ".pre-commit-config.yaml": "repos: []\n",
+    "pyproject.toml": 'readme = "notes.txt"\n',
+    "notes.txt": "about\n",
     "lint.py": LINT,
     ".lintrc": "{}",
     "shop.py": "import prices\n",
@@ -54,6 +57,8 @@ CHANGES = [change(path) for path in FILES]
         ("npm run -s lint", {"package.json", "tools/style.js", "tools/rules.js"}),
         ("python app.py --self-check", set()),  # it uses the project's code: it is the work
         ("python tools/check_app.py", {"tools/check_app.py"}),
+        ("pre-commit run --all-files", {".pre-commit-config.yaml"}),
+        ("poetry run lint", {"pyproject.toml"}),
         ("python validate.py", set()),  # source imports it
         ("ruff check shop.py lint.py", set()),  # they are what is checked
         ("python app.py | diff - expected.txt", {"expected.txt"}),
@@ -80,7 +85,7 @@ def test_a_new_file_that_a_check_reads_is_part_of_it() -> None:
         ("pip install -r requirements.txt && python app.py", set()),
         ("sh check.sh", {"expected.txt", "cases/a.out"}),
         ("python app.py rates.json", set()),  # source reads it
-        ("pytest -q", set()),
+        ("poetry run pytest -q", set()),
     ],
 )
 def test_what_a_gate_compares_results_with(command: str, wanted: set[str]) -> None:

@@ -263,3 +263,12 @@ def test_a_command_that_has_only_an_exit_status_can_be_lost() -> None:
     given = evidence(before=script(), after=script(), replay=script(ok=False))
     assert find_lost(given) == ("`sh check.sh` as a whole",)
     assert find_lost(evidence(before=script(ok=False), after=script(), replay=script(ok=False))) == ()
+
+
+def test_beside_a_test_program_a_red_command_is_a_loss_only_if_its_own_files_were_changed() -> None:
+    both, red = (suite("ab"), script()), (suite("ab"), script(ok=False))
+    assert find_lost(evidence(before=both, after=both, replay=red)) == ()
+    changed = evidence(before=both, after=both, replay=red, has_gate_files=True)
+    assert find_lost(changed) == ("`sh check.sh` as a whole",)
+    worse = (suite("a", "b"), script(ok=False))
+    assert find_lost(evidence(before=both, after=both, replay=worse, has_gate_files=True)) == ("b",)

@@ -91,6 +91,10 @@ def test_a_file_outside_of_the_tests_can_belong_to_them() -> None:
     paths = ChangedPaths(changes, hints)
     assert [one.path for one in paths.tests] == ["checks.py", "iniconfig.py"]
     assert [one.path for one in paths.own] == ["checks.py"]
+    assert not paths.has_gate_files
+    compared = ChangedPaths((change("expected.txt"), change("shop.py")), TestHints(named=frozenset(["expected.txt"])))
+    assert [one.path for one in compared.tests] == ["expected.txt"]
+    assert compared.has_gate_files
 
 
 def test_the_files_of_a_check_that_only_follow_the_work_are_left_out() -> None:

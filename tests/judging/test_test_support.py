@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pytest
 from judging.test_test_side import change
@@ -41,6 +43,16 @@ PLUGINS: dict[str, tuple[dict[str, str], str, str]] = {
     ),
     "an entry point of setup.py": (
         {"setup.py": "setup(entry_points={'pytest11': ['shop = helper']})\n"},
+        "pytest",
+        "helper.py",
+    ),
+    "an entry point in an inline table": (
+        {"pyproject.toml": '[project.entry-points]\npytest11 = {shop = "helper"}\nshop = {a = "shop.cart"}\n'},
+        "pytest",
+        "helper.py",
+    ),
+    "an entry point after a program": (
+        {"setup.cfg": "[options.entry_points]\npytest11 =\n    shop = helper\nconsole_scripts =\n    a = shop.cart\n"},
         "pytest",
         "helper.py",
     ),
@@ -146,3 +158,15 @@ def test_a_module_that_only_checks_results(name: str) -> None:
     found = find_checking_modules([change(path, text, "pass")], *serve({**files, path: text}))
     assert found == (frozenset([path]) if is_found else frozenset())
     assert not find_checking_modules([change(path, None, text)], *serve(files))
+
+
+def test_no_text_is_slow() -> None:
+    for text in ("pytest11" + "a" * 200_000, "\n" * 200_000, "pytest11=[" * 20_000, "exports.a" * 20_000):
+        files = {"pyproject.toml": text, "tests/test_a.py": text, "conftest.py": f"pytest_plugins={text}", "a.js": text}
+        read, grep = serve(files)
+        everywhere: Callable[[str], list[str]] = partial(lambda names, word: names, [*files])
+        start = time.monotonic()
+        find_plugins([change("helper.py"), change("a.js", text)], ["pytest"], [], read, grep)
+        find_hiding([change("tests.py", None)], [*files], read, everywhere, is_green=True)
+        find_checking_modules([change("a.js", text), change("b.py", text)], read, everywhere)
+        assert time.monotonic() - start < 5

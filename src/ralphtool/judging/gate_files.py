@@ -35,6 +35,9 @@ _RUNNERS = {
     r"\bjust\b": ("justfile", ".justfile", "Justfile"),
     r"\btask\b": ("Taskfile.yml", "Taskfile.yaml"),
     r"\brake\b": ("Rakefile",),
+    r"\b(?:hatch|poe|pdm|poetry|pixi|rye)\b": ("pyproject.toml",),
+    r"\bpre-commit\b": (".pre-commit-config.yaml",),
+    r"\blefthook\b": ("lefthook.yml", ".lefthook.yml"),
 }
 _TEST_WORDS = re.compile(
     rb"pytest|unittest|doctest|jest|vitest|mocha|node:test|--test\b|go test|cargo test|rspec|minitest"
@@ -114,6 +117,8 @@ def _read_script(path: str, data: bytes, callers: Sequence[str]) -> str:
     words = {word for caller in callers for word in _WORDS.split(caller)}
     if name in _RUNNERS[_MAKE]:
         return _read_recipes(text, words)
+    if name == "pyproject.toml":
+        return ""  # most of it is about something else
     return _read_package_scripts(text, words) if name == "package.json" else text
 
 

@@ -80,6 +80,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing, or only constants
     touched: frozenset[str] | None = None  # old tests that are gone or whose text changed; None: unknown
     has_new_tests: bool = False  # the test files contain new code
+    has_gate_files: bool = False  # files that the gates' commands or scripts name were changed
     has_test_files: bool = True  # test files were changed, not only test configuration
     was_accused: bool = False  # the last attempt failed because of lost tests
     is_strict: bool = False
@@ -177,21 +178,23 @@ def _name_checks(evidence: ProofEvidence, broken: Sequence[str]) -> Iterable[str
 
 def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
     """Tests that passed before and no longer do; or that failed, and pass now only because they were changed."""
-    found: list[str] = []
+    found, scripts = list[str](), list[str]()
     for before in evidence.before:
         after = find_run(evidence.after, before.command)
         seen = find_run(evidence.replay or (), before.command) or after
         if after is None or seen is None:
             continue
         if not before.is_counted and not seen.is_counted:
-            found += _find_red_script(before, seen, after)
+            scripts += _find_red_script(before, seen, after)
         if not before.is_counted or not (before.ran_tests or seen.ran_tests):
             continue
         names = _find_lost_names(before, seen)
         found += sorted(_leave_out_untouched(names, seen, after, evidence.touched)) if names else []
         found += _find_fewer(before, seen) if not names else []
         found += sorted(_find_made_green(before, seen, after))
-    return tuple(dict.fromkeys(found))
+    # Beside a test program, a build may be red for the reason that tests are, or because old tests do not fit.
+    is_alone = not any(one.is_counted for one in evidence.before)
+    return tuple(dict.fromkeys(found or (scripts if is_alone or evidence.has_gate_files else ())))
 
 
 def _find_red_script(before: SuiteRun, seen: SuiteRun, after: SuiteRun) -> list[str]:

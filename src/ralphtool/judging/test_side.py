@@ -50,7 +50,8 @@ class TestHints(Struct, frozen=True, kw_only=True):
 
     run: frozenset[str] = frozenset()  # by a gate
     tested: frozenset[str] = frozenset()  # a test program named tests in them
-    data: frozenset[str] = frozenset()  # only tests read them, or a gate compares its output with them
+    data: frozenset[str] = frozenset()  # only tests read them
+    named: frozenset[str] = frozenset()  # by a gate, which compares results with them
     helpers: frozenset[str] = frozenset()  # test programs load them, or tests check results with them
     hiding: frozenset[str] = frozenset()  # new, and imported instead of an installed library
     checks: frozenset[str] = frozenset()  # a check runs them, or reads its rules from them
@@ -97,7 +98,7 @@ class ChangedPaths(Struct, frozen=True):
             is_test = path in self.hints.tested
         else:
             is_test = is_test_module(path, data or b"", is_known=path in self.hints.tested)
-        return "test" if is_test else "fixture" if path in self.hints.data else role
+        return "test" if is_test else "fixture" if path in self.hints.data | self.hints.named else role
 
     def _is_mixed(self, path: str, change: FileChange) -> bool:
         """Whether it is source with tests inside."""
@@ -174,6 +175,11 @@ class ChangedPaths(Struct, frozen=True):
     @property
     def has_test_files(self) -> bool:
         return bool(self.list_side(TEST_ROLES) or self.inline)
+
+    @property
+    def has_gate_files(self) -> bool:
+        """Whether the gates themselves name some of the files that belong to the tests."""
+        return any({one.path, one.old_path} & (self.hints.run | self.hints.named) for one in self.tests)
 
     @property
     def has_new_tests(self) -> bool:

@@ -49,9 +49,8 @@ _SCRIPT_CONFIGS += tuple(
 )
 _PLUGINS = re.compile(r"^pytest_plugins\b[^=\n]*=\s*(\[[^\]]*\]|\([^)]*\)|[^\n]*)", re.MULTILINE)
 _OPTION = re.compile(r"(?<![\w-])-p(?:[ \t=]*|[\"'],\s*)[\"']?(?!no:)([A-Za-z_][\w.]*)")
-_ENTRY_POINTS = re.compile(r"pytest11[\"']?\]?\s*[=:]?((?:[^\[\n]*\n?[ \t]*[\w.\"'-]+\s*=\s*[^\n\[]*)+|\s*\[[^\]]*\])")
 _OF_ENTRY = re.compile(r"=\s*[\"']?([A-Za-z_][\w.]*)")
-_IS_PLUGIN = re.compile(r"^\s*name\s*=\s*[\"']?pytest[-_]", re.MULTILINE)
+_IS_PLUGIN = re.compile(r"^[ \t]*name\s*=\s*[\"']?pytest[-_]", re.MULTILINE)
 _LOADED = re.compile(r"(?:--(?:import|require|loader|experimental-loader)|(?<![\w-])-r)[ =]+[\"']?([\w./-]+)")
 _KEYS = re.compile(
     r"(?:setupFiles\w*|globalSetup|globalTeardown|testEnvironment|testRunner|runner|reporters?|transform|testSequencer"
@@ -86,11 +85,25 @@ def _list_python_plugins(
     names = {name for text in declared for found in _PLUGINS.finditer(text) for name in _QUOTED.findall(found[1])}
     names |= {found[1] for text in lines for found in _OPTION.finditer(text)}
     if not any(_IS_PLUGIN.search(text) for text in configs):
-        chunks = [found[1] for text in configs for found in _ENTRY_POINTS.finditer(text)]
-        names |= {name for chunk in chunks for name in _OF_ENTRY.findall(chunk)}
+        names |= {name for text in configs for name in _list_entry_points(text)}
     paths = [part.strip().replace(".", "/") for name in names for part in name.split(",")]
     ends = (".py", "/__init__.py")
     return {f"{base}{place}{path}{end}" for path in paths for base in bases for place in _SEARCHED for end in ends}
+
+
+def _list_entry_points(text: str) -> Iterable[str]:
+    """The modules of `pytest11`: in a table of TOML, in a list or table in brackets, or in indented lines."""
+    for part in text.split("pytest11")[1:]:
+        head, _, rest = part.partition("\n")
+        if head.strip("\"' ").startswith("]"):
+            block = rest.partition("\n[")[0]
+        elif opened := re.search(r"[\[{]", head):
+            block = re.split(r"[\]}]", part[opened.end() :])[0]
+        else:
+            lines = rest.split("\n")
+            end = next((at for at, line in enumerate(lines) if line[:1] not in (" ", "\t")), len(lines))
+            block = "\n".join(lines[:end])
+        yield from _OF_ENTRY.findall(block)
 
 
 def _list_script_plugins(commands: Iterable[str], run: Iterable[str], read: Read, bases: Sequence[str]) -> set[str]:
@@ -155,7 +168,7 @@ def _has_module(name: str, files: Iterable[str]) -> bool:
 
 
 def _is_imported(name: str, read: Read, grep: Grep) -> bool:
-    word = re.compile(rf"^\s*(?:import|from)\s+{re.escape(name)}\b", re.MULTILINE)
+    word = re.compile(rf"^[ \t]*(?:import|from)\s+{re.escape(name)}\b", re.MULTILINE)
     holders = [path for path in grep(name) if path.endswith(".py")]
     return any(word.search(text) for text in _read_texts(read, holders))
 
@@ -164,7 +177,7 @@ def _is_imported(name: str, read: Read, grep: Grep) -> bool:
 
 _HOLDS = frozenset((*TEST_ROLES, "shadow"))
 _FRAMEWORK = re.compile(
-    r"^\s*(?:import|from)\s+(?:_?pytest|unittest|hypothesis|numpy\.testing|assertpy)\b", re.MULTILINE
+    r"^[ \t]*(?:import|from)\s+(?:_?pytest|unittest|hypothesis|numpy\.testing|assertpy)\b", re.MULTILINE
 )
 _SCRIPT_FRAMEWORK = re.compile(
     r"(?:\bfrom|\brequire\()\s*[\"'](?:node:test|vitest|chai|@jest/globals|expect|bun:test|ava|tape|power-assert)[\"']"
@@ -238,7 +251,7 @@ def _find_importers(path: str, read: Read, grep: Grep) -> dict[str, str]:
     stem = re.escape(_get_stem(path))
     if path.endswith(".py"):
         word = re.compile(
-            rf"^\s*(?:from\s[^\n]*\b{stem}\b|import\s[^\n]*\b{stem}\b)|import_module\([^)]*\b{stem}\b", re.M
+            rf"^[ \t]*(?:from\s[^\n]*\b{stem}\b|import\s[^\n]*\b{stem}\b)|import_module\([^)]*\b{stem}\b", re.M
         )
     else:
         word = re.compile(rf"(?:\brequire\(|\bfrom|\bimport\(?)\s*[\"'][^\"'\n]*\b{stem}(?:\.\w+)?[\"']")
