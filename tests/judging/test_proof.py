@@ -75,6 +75,21 @@ STATES: dict[str, tuple[ProofEvidence, str, str]] = {
         "",
     ),
     "no test was run": (evidence(before=suite(), after=suite()), "unproven", "the gates ran no test"),
+    "a gate that is known to be blind": (
+        evidence(before=script(), after=script(), blind=frozenset(["sh check.sh"])),
+        "unproven",
+        "no gate noticed broken code (`sh check.sh`)",
+    ),
+    "a blind gate beside one that is not": (
+        evidence(before=(script(), suite("ab")), after=(script(), suite("ab")), blind=frozenset(["sh check.sh"])),
+        "held",
+        "",
+    ),
+    "only a linter and a blind gate": (
+        evidence(after=(script(command="ruff check"), script()), blind=frozenset(["sh check.sh"])),
+        "unproven",
+        "no gate noticed broken code (`sh check.sh`)",
+    ),
     "red before and after": (
         evidence(before=suite("a", "b"), after=suite("a", "b")),
         "unproven",

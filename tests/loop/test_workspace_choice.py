@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -315,3 +316,43 @@ def test_in_a_box_a_gate_that_reads_no_code_is_only_said_to_prove_nothing(lab: L
     lab.loop()
     assert list_places(lab) == ["box"]
     assert any("it proves nothing" in text for text in list_notices(lab))
+    assert list_claims(lab) == [("unproven", "no gate noticed broken code (`true`)")]
+    lab.play(default=attempt({"b.py": "y = 1\n"}))
+    lab.git("branch", "--quiet", "-D", "ralph/add-login")
+    lab.run("unlock", "add-login")
+    (lab.root / ".ralph/standing/add-login.json").unlink()
+    lab.git("update-ref", "-d", "refs/ralph/base/add-login")
+    lab.git("update-ref", "-d", "refs/ralph/start/add-login")
+    lab.loop()  # a second run knows it, too
+    assert list_claims(lab)[-1] == ("unproven", "no gate noticed broken code (`true`)")
+
+
+def list_claims(lab: Lab) -> list[tuple[str, str]]:
+    return [(one["receipt"]["state"], one["receipt"]["why"]) for one in lab.events() if one["type"] == "proof"]
+
+
+@needs_box
+def test_a_gate_that_tests_another_copy_holds_nothing_anywhere(lab: Lab) -> None:
+    lab.write("src/cart.py", CART)
+    lab.write("tests/test_cart.py", TESTS)
+    elsewhere = lab.root.parent / "elsewhere"
+    shutil.copytree(lab.root, elsewhere)
+    gate = f"cd {elsewhere} && PYTHONPATH=src python3 -m pytest -q -p no:cacheprovider"
+    lab.repository(tasks=TASKS, tests=[gate], workspace="auto", attempts=1)
+    lab.play(default=attempt({"src/cart.py": CART.replace("sum(prices)", "0")})).loop()
+    assert list_places(lab) == ["here"]
+    [(state, why)] = list_claims(lab)
+    assert (state, why[:30]) == ("unproven", "no gate noticed broken code (`")
+
+
+@needs_box
+def test_a_gate_that_gets_its_first_tests_is_not_blind_any_more(lab: Lab) -> None:
+    lab.write("src/cart.py", CART)
+    lab.write("conftest.py", "import sys\n\nsys.path.insert(0, 'src')\n")
+    tasks = "## 1. Test\n\n- [ ] 1.1 Test it\n\n## 2. Rename\n\n- [ ] 2.1 Rename it\n"
+    gate = "python3 -m pytest -q -p no:cacheprovider || [ $? = 5 ]"
+    lab.repository(tasks=tasks, tests=[gate], workspace="auto", attempts=1)
+    first = attempt({"src/cart.py": CART + DISCOUNT, "tests/test_own.py": OWN_TEST})
+    second = attempt({"src/cart.py": CART + DISCOUNT + "\n# words\n"})
+    lab.play({"story": "1", "steps": first}, {"story": "2", "steps": second}).loop()
+    assert list_claims(lab) == [("proven", ""), ("held", "")]
