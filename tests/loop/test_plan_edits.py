@@ -188,8 +188,9 @@ def test_a_stash_and_another_branch_are_no_edits(lab: Lab) -> None:
     lab.repository(PLAN, workspace="worktree")
     lab.write(TASKS, PLAN + THIRD)
     steps = ("git -C {0} stash --quiet", "git -C {0} stash pop --quiet", "git -C {0} switch --quiet --create other")
+    by_user = "unset GIT_TRACE_REFS GIT_TRACE2_EVENT; "  # an agent's commands report what they do to the stash
     turns = [
-        {"story": str(number), "steps": [{"run": step.format(lab.root), "must": True}, *DONE]}
+        {"story": str(number), "steps": [{"run": by_user + step.format(lab.root), "must": True}, *DONE]}
         for number, step in enumerate(steps, 1)
     ]
     lab.play(*turns, default=DONE)
