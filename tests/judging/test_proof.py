@@ -259,6 +259,7 @@ def test_a_story_can_ask_for_another_check() -> None:
     assert result.receipt is not None
     assert (result.receipt.state, result.receipt.allowed, result.receipt.lost) == ("held", "the story says so", ())
     assert "`make lint` (changed: Makefile)" in result.receipt.told[0]
+    assert [run.command for run in result.receipt.runs if run.kind == "checks"] == [LINT]
 
 
 def test_what_was_run_is_what_clears_a_suspicion() -> None:

@@ -388,7 +388,7 @@ def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
     groups = (
         ("gates", evidence.after),
         ("replay", evidence.replay),
-        ("replay", evidence.checks),
+        ("checks", evidence.checks),
         ("own-tests", evidence.own),
     )
     for kind, runs in groups:

@@ -26,6 +26,7 @@ _KINDS = {
     "before": "before the work",
     "gates": "gates",
     "replay": "the tests as they were, on the new code",
+    "checks": "the checks as they were, on the new code",
     "own-tests": "the new tests, without the work",
     "tip": "at the end of the run",
 }
