@@ -48,7 +48,7 @@ def read_receipts(root: str, change: str) -> dict[str, Receipt]:
 
 def _parse_receipts(values: Any) -> dict[str, Receipt]:
     found = {id: parse_receipt(value) for id, value in values.items()} if isinstance(values, dict) else {}
-    return {id: receipt for id, receipt in found.items() if receipt is not None}
+    return {id: receipt for id, receipt in found.items() if receipt and isinstance(values[id].get("state"), str)}
 
 
 def find_current(
