@@ -255,8 +255,8 @@ def test_an_idea_comes_from_a_file_or_from_stdin(lab: PlanLab) -> None:
 
 BAD_INPUT = {
     "nothing": ([], b"", "USAGE"),
-    "empty": (["  "], b"", "INVALID_VALUE"),
-    "empty stdin": (["--from", "-"], b" \n", "INVALID_VALUE"),
+    "empty": (["  "], b"", "USAGE"),
+    "empty stdin": (["--from", "-"], b" \n", "USAGE"),
     "no such file": (["--from", "missing.md"], b"", "IO_ERROR"),
     "a folder": (["--from", "openspec"], b"", "IO_ERROR"),
     "not text": (["--from", "-"], b"\xff\xfe\x00", "INVALID_VALUE"),
