@@ -150,13 +150,16 @@ class ProtectedRefs:
         now = self._read_stash()
         new = _without(now, self.stash)
         lost = _without(self.stash, now)
-        if not lost and (traced is not None or now == self.stash or not self.stash):
+        has_no_log = not self.stash and _STASH in (self.refs or {})
+        if not lost and (traced is not None or now == self.stash or has_no_log):
             return
         if traced is not None and not traced.has_touched(_STASH):
             if not is_late:
                 self._report_stash(lost, restored)
             return
         try:
+            if not self.stash:
+                self._keep_moved(map(_new_id, new))  # the only copy of what the agent put there
             self._write_stash(self.stash if traced is None else [*self.stash, *new])
             told = "changed by the agent, and restored"
         except GitError as error:
@@ -173,6 +176,9 @@ class ProtectedRefs:
             )
 
     def _write_stash(self, lines: Sequence[bytes]) -> None:
+        if not lines:
+            self._repository.set_refs({_STASH: None})
+            return
         chained, last = [], b"0" * len(_new_id(lines[-1]))
         for line in lines:
             chained.append(last + line[len(last) :])
