@@ -293,7 +293,7 @@ def test_a_question_about_a_done_story_needs_a_decision_not_an_answer(lab: Lab) 
     assert lab.run("questions", "--json").json["questions"][0]["is_done"] is True
     refused = lab.run("answer", "1", "Add a function mul")
     assert refused.exit_code == 1
-    assert "accept it as it is (ralphtool accept 1), or reject it" in " ".join(refused.stderr.split())
+    assert "accept it as it is (`ralphtool accept 1`), or reject it" in " ".join(refused.stderr.split())
     with lab.question().open("a") as file:
         file.write("\n## Answer\n\nAdd a function mul\n")
     lab.loop()

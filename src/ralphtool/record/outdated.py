@@ -8,7 +8,7 @@ from ralphtool.core import layout
 from ralphtool.errors import RalphError
 from ralphtool.record import questions, runs, steering
 from ralphtool.record.run_end import RunEnd, StepToTake
-from ralphtool.workspace.git import Repository
+from ralphtool.workspace import branch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,15 +18,27 @@ if TYPE_CHECKING:
 def update_steps(run: RunSummary, end: RunEnd) -> RunEnd:
     """The end of a run with the next steps of now: the report has them in full."""
     try:
-        repository = Repository.find(run.root) if end.next and run.change else None
-        kept = layout.FINISHED + run.change
-        if repository and not repository.resolve(layout.BRANCHES + run.change) and repository.resolve(kept):
+        if not end.next or not run.change:
+            return end
+        if _is_finished(run):
+            kept = layout.FINISHED + run.change
             end.next = (_build_step("review the finished work", f"git log -p {shlex.quote(kept)}"),)
-        elif end.next and run.change and _is_outdated(run, end):
+        elif _is_outdated(run, end):
             end.next = (_build_step("see what has changed since", f"ralphtool report {run.change}"),)
     except (RalphError, OSError):
         return end  # then only what the record says
     return end
+
+
+def _is_finished(run: RunSummary) -> bool:
+    if not branch.may_be_finished(run.root, run.change):
+        return False
+    from ralphtool.workspace.git import Repository  # it takes longer than all the rest
+
+    repository = Repository.find(run.root)
+    if repository is None or repository.resolve(layout.BRANCHES + run.change):
+        return False
+    return repository.resolve(layout.FINISHED + run.change) is not None
 
 
 def _build_step(say: str, command: str) -> StepToTake:

@@ -28,7 +28,16 @@ def may_exist(root: str) -> bool:
         return False
     if not os.path.isdir(git):
         return True  # in a linked worktree it is a file, and the branches are elsewhere
-    return any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN) or _is_packed(git)
+    return any(os.path.exists(os.path.join(git, name)) for name in _HELD_IN) or _is_packed(git, layout.BRANCHES)
+
+
+def may_be_finished(root: str, change: str) -> bool:
+    """Whether `ralphtool finish` can have ended the change, checked without git."""
+    git = _dot_git(root)
+    if git is None or not os.path.isdir(git):
+        return git is not None
+    held_in = (layout.FINISHED + change, "reftable")
+    return any(os.path.exists(os.path.join(git, name)) for name in held_in) or _is_packed(git, layout.FINISHED)
 
 
 def check_can_exist(root: str, change: str) -> None:
@@ -47,9 +56,9 @@ def check_can_exist(root: str, change: str) -> None:
             )
 
 
-def _is_packed(git: str) -> bool:
+def _is_packed(git: str, refs: str) -> bool:
     try:
-        return os.fsencode(f" {layout.BRANCHES}") in files.read(os.path.join(git, "packed-refs"))
+        return os.fsencode(f" {refs}") in files.read(os.path.join(git, "packed-refs"))
     except FileNotFoundError:
         return False
     except OSError:
