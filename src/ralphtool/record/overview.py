@@ -9,7 +9,6 @@ from ralphtool import specs
 from ralphtool.core import files, layout, locks, quickjson, spelling
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.judging.proof_words import count_states
-from ralphtool.record import run_command
 from ralphtool.specs import titles
 from ralphtool.workspace import branch
 
@@ -109,7 +108,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
         lock = None if found is None or found.is_abandoned else found
         one.locked_by = lock.session_id if lock else None
         one.has_died = found is not None and lock is None and found.has_dead_owner
-        one.run_command = run_command.build_located(root, place.change) if one.has_died else ""
+        one.run_command = _build_run_command(root, place.change) if one.has_died else ""
         spec = specs.open(root, place.change, place.ref)
         one.adapter, one.path, one.title = spec.adapter, spec.path, titles.find_title(spec)
         completed = locks.list_completed_tasks(root, place.change)
@@ -127,6 +126,12 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     if one.problem and (running := find_running_change(root)) not in (None, place.change):
         one.problem = f"its files are not committed, and are set aside until the run of {running} ends"
     return one
+
+
+def _build_run_command(root: str, change: str) -> str:
+    from ralphtool.record import run_command  # only a run that died needs it
+
+    return run_command.build_located(root, change)
 
 
 def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: bool) -> None:
