@@ -45,7 +45,7 @@ def test_the_chosen_change_is_previewed(finished: Lab) -> None:
             await pilot.pause(0.05)
             text = text_of(pilot)
         await pilot.resize_terminal(60, 12)
-        text = await seen(pilot, "add-login", "Runs", "/ Filter")
+        text = await seen(pilot, "add-login", "Runs", "? Keys", "q Quit")
         while "Last run" in text:  # there is only room for the lists
             await pilot.pause(0.05)
             text = text_of(pilot)
