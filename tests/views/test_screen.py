@@ -46,7 +46,13 @@ def drive(root: Path, act: Drive, size: tuple[int, int] = (80, 24), encoding: st
                 await act(pilot)
 
     app = RalphApp(str(root), encoding)
-    asyncio.run(run())
+    # A browser of another test of this worker keeps the loop of this thread, which is not used meanwhile.
+    browsers = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    try:
+        asyncio.run(run())
+    finally:
+        asyncio._set_running_loop(browsers)
     return app
 
 
