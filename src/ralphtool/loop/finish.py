@@ -195,7 +195,7 @@ def _keep_receipts(root: str, change: str) -> None:
 
 
 def _accept(claim: Receipt) -> Receipt:
-    """Whoever finishes a change was told what is not proven, and takes it as it is."""
+    """Unproven work counts as accepted: `finish` names it, and the user merges it as it is."""
     told = (*claim.told, f"it was not proven: {claim.why}")
     return structs.replace(claim, state="accepted", why="you finished the change with it", told=told, at=session.now())
 

@@ -94,7 +94,7 @@ def _list_new_steps(
     if all(row.state == "done" or row.optional for row in rows):
         return [*steps, *_advise_on_branch(run)]
     if run.state == "died":
-        return steps  # which is told how to continue anyway
+        return steps  # `_list_continuations` adds how to continue
     told = next((one for one in recorded if (one.run or "").startswith("ralphtool run ")), None)
     return [*steps, told or NextStep(say="continue", run=run_command.build_resuming(run))]
 
