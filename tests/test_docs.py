@@ -41,9 +41,9 @@ def test_every_test_that_is_named_exists() -> None:
     assert [f"{file}::{name}" for file, name in named if name not in names.get(file, set())] == []
 
 
-def test_every_promise_names_a_test() -> None:
+def test_every_requirement_names_a_test() -> None:
     lines = (CONFORMANCE + WHY_SAFE).split("\n")
-    rows = [line for line in lines if line.startswith("| ") and not line.startswith(("| promise", "| what holds"))]
+    rows = [line for line in lines if line.startswith("| ") and not line.startswith(("| requirement", "| what holds"))]
     assert len(rows) > 50
     assert [row for row in rows if "::" not in row.rsplit("|", 2)[1]] == []
 
