@@ -119,7 +119,7 @@ def _choose_tone(facts: Facts) -> str:
 
 
 def _describe_run(facts: Facts) -> str:
-    began = f"It {'ran' if facts.is_over else 'has been running for'} {wording.describe_time(facts)}."
+    began = f"It {'ran' if facts.is_over else 'has been running'} for {wording.describe_time(facts)}."
     why = wording.describe_ending(facts) if facts.state != "done" else ""
     return " ".join(filter(None, [began, why]))
 
