@@ -71,7 +71,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     settings: Settings
     gates: Sequence[str]
     executor: Executor
-    agents: Sequence[str]  # their names, in hand-over order
+    agents: Sequence[str]  # their names, in handover order
     log: Log
     stop: Callable[[], bool]
     box: str = ""  # the description of the agents' box, if they work in one

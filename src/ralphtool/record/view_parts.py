@@ -86,7 +86,7 @@ OccurredEvent = (
 
 
 class Occurrence(Struct, frozen=True):
-    """Something besides the work that people should know: a notice, a hand-over, a steering command."""
+    """Something besides the work that people should know: a notice, a handover, a steering command."""
 
     at: float
     event: OccurredEvent

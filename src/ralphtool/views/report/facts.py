@@ -168,7 +168,7 @@ class ReportStory(Struct, frozen=True, kw_only=True):
 
 
 class ReportOccurrence(Struct, frozen=True):
-    """Something else worth knowing: a notice, a hand-over, a steering command."""
+    """Something else worth knowing: a notice, a handover, a steering command."""
 
     kind: str
     at: float
