@@ -37,7 +37,7 @@ def convert(change: str, format: str, spec: str | None, name: str | None, file: 
     """Write a change in another format.
 
     FROM is the change, TO the format. Stories, tasks, ticks, scenarios and dependencies are kept where the other format
-    supports them; anything it doesn't support is listed. The old change is not changed, and nothing is overwritten.
+    supports them; anything it doesn't support is listed. The original stays as it is, and nothing is overwritten.
 
     \b
     Examples:

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from ralphtool.loop.drafted import DraftedChange
     from ralphtool.settings import Settings
 
+_FILES = [name for name in specs.BUILT_IN if name not in specs.TRACKERS]
 _LONGEST_IDEA = 100_000  # characters
 _EDITORS = ("VISUAL", "EDITOR")
 
@@ -51,7 +52,7 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     "--format",
     metavar="FORMAT",
     shell_complete=_complete_format,
-    help=f"The format. [default: the project's own] One of {', '.join(specs.BUILT_IN)}, or another adapter.",
+    help=f"The format. [default: the project's own] One of {', '.join(_FILES)}, or another adapter.",
 )
 @click.option("--name", metavar="NAME", help="The name of the change. [default: made from the idea]")
 @click.option("--file", metavar="PATH", help="The checklist file to create.")

@@ -446,9 +446,9 @@ def agent(arguments: tuple[str, ...]) -> int:
 def serve_tools() -> None:
     """Serve the agent's commands as MCP tools, over stdin and stdout.
 
-    Your agent starts this server once it is in the agent's configuration. The tools are context, task_done, learn,
-    pattern, observe and status. Like the commands, they need RALPH_SESSION (and use RALPH_STORY, RALPH_TOKEN and
-    TMPDIR) in the environment in which the agent starts the server.
+    Your agent starts this server once it is in the agent's configuration. The tools are context, task_done,
+    recall, learn, pattern, observe and status. Like the commands, they need RALPH_SESSION (and use RALPH_STORY,
+    RALPH_TOKEN and TMPDIR) in the environment in which the agent starts the server.
 
     \b
     Examples:

@@ -132,7 +132,7 @@ def _print_review(found: Review, total: int) -> None:
 )
 @_JSON
 def search(text: str, limit: int, as_json: bool) -> None:
-    """Search learnings and patterns by meaning.
+    """Search learnings and patterns by topic.
 
     \b
     Examples:

@@ -70,7 +70,7 @@ class RunOutput:
     def check(self, form: str | None, *, as_json: bool, is_dry: bool) -> None:
         """Refuses options that contradict each other, and files that can't be written, before anything runs."""
         if as_json and form not in (None, "events"):
-            raise UsageError(f"--json and --format {form} exclude each other: --json is the same as --format events")
+            raise UsageError(f"--json and --format {form} can't be combined: --json is the same as --format events")
         for option, path in (("--junit", self.wanted.junit), ("--report", self.wanted.report)):
             if path is not None:
                 _check_target(option, path, is_dry=is_dry)
@@ -80,7 +80,7 @@ class RunOutput:
         if junit_path and junit_path == report_path:
             raise UsageError("--junit and --report name the same file: give each its own")
         if self.wanted.report and self.wanted.is_all:
-            raise UsageError("--report is about one run: leave it out, and say `ralphtool report CHANGE` for each")
+            raise UsageError("--report is about one run: leave it out, and run `ralphtool report CHANGE` for each")
         if self.wanted.report:
             from ralphtool.cli import report
 
@@ -233,7 +233,7 @@ def _check_target(option: str, path: str, *, is_dry: bool) -> None:
     if path in ("", "-"):
         raise UsageError(f"{option} needs the name of a file: standard output is for --format")
     if os.path.isdir(path):
-        raise UsageError(f"{option}: {path} is a folder: name the file to be written")
+        raise UsageError(f"{option}: {path} is a folder: name the file to write")
     if os.path.lexists(path) and not os.path.isfile(path):  # also a link that leads nowhere
         raise UsageError(f"{option}: {path} is not a regular file: name another one")
     folder = files.folder_of(path)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 @click.option(
     "--host",
     default="127.0.0.1",
-    help="Listen on another address than 127.0.0.1; needs --allow-host, --cert and --key.",
+    help="Listen on an address other than 127.0.0.1; needs --allow-host, --cert and --key.",
 )
 @click.option(
     "--allow-host", "names", multiple=True, metavar="NAME", help="A host name that the page may be opened with."

@@ -58,7 +58,7 @@ def _add_server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     "--slots",
     type=arguments.WholeNumber(1, 64),
     default=None,
-    help="The number of agents at once. [default: half the processors]",
+    help="The number of jobs at once: agents, or the gates of a story. [default: half the processors]",
 )
 @click.option("--name", default="", metavar="NAME", help="The name of this worker. [default: the machine's name]")
 @click.option("--home", default="", metavar="DIR", help="The folder for its clones.")
@@ -69,7 +69,7 @@ def worker(slots: int | None, name: str, home: str, remote: str, dev: bool, **se
 
     A worker takes work from a task queue of a Temporal server, clones the project from the git repository that the run
     names, and works in boxes as a local run does. It uses its own agents and keys: no secrets are sent or received.
-    Ctrl-C stops it: it accepts no new work, and hands over what its agents have done so far.
+    Ctrl-C stops it: it accepts no new work, and delivers what its agents have done so far.
 
     Anyone who can add work to the queue can run programs on this machine, so protect the server.
 

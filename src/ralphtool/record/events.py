@@ -548,7 +548,7 @@ class Paused(_BaseEvent, frozen=True, kw_only=True, tag="paused"):
 
 
 class Resumed(_BaseEvent, frozen=True, kw_only=True, tag="resumed"):
-    """The run continues. It has no fields."""
+    """The run continues. This event has no fields."""
 
 
 class RunEnded(_BaseEvent, frozen=True, kw_only=True, tag="run_ended"):

@@ -16,7 +16,7 @@ class GithubSettings(Struct, frozen=True, kw_only=True):
     """`[specs.github]`: GitHub issues as changes."""
 
     write: Switch = False
-    """Whether a run ticks boxes, comments and closes issues on GitHub when a story is proven."""
+    """Whether a run ticks boxes, adds comments and closes issues on GitHub when a story is proven."""
     changes: Listed = ()
     """What `ralphtool list` shows: issue numbers, `milestone:NAME` and `label:NAME`."""
     repository: Annotated[Text, describe_text("owner/name")] | None = None
