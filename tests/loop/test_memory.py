@@ -38,7 +38,7 @@ def prompt(lab: Lab, entry: str) -> str:
 
 
 def section(text: str, title: str) -> str:
-    """The text below a heading of "What is known"."""
+    """The text below a heading of "What we know"."""
     return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0].partition("\n# ")[0]
 
 

@@ -80,7 +80,7 @@ def test_the_sections_come_in_their_order() -> None:
         "## Why\n",
         "## Design\n",
         "## Scenarios that must hold\n",
-        "# What is known\n",
+        "# What we know\n",
         "## How the last attempt ended\n",
         "## Do this first\n",
         "## Beware\n",
@@ -95,7 +95,7 @@ def test_the_sections_come_in_their_order() -> None:
 
 
 def test_the_last_failure_and_the_guidance_come_first_in_what_we_know() -> None:
-    text = made(**full("words")).text.partition("# What is known\n")[2]
+    text = made(**full("words")).text.partition("# What we know\n")[2]
     assert re.findall(r"^## (.*)", text, re.MULTILINE)[:2] == ["How the last attempt ended", "Do this first"]
 
 

@@ -34,8 +34,8 @@ def prompt(lab: Lab, entry: str) -> str:
 
 
 def known(lab: Lab, entry: str) -> str:
-    """The text below "What is known"."""
-    return prompt(lab, entry).partition("# What is known\n")[2].partition("\n# How it is verified")[0]
+    """The text below "What we know"."""
+    return prompt(lab, entry).partition("# What we know\n")[2].partition("\n# How it is verified")[0]
 
 
 def told(lab: Lab, kind: str, field: str) -> list[Any]:
