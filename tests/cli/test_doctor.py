@@ -22,8 +22,8 @@ from sandbox.boxes import needs_box
 from ralphtool import agents
 from ralphtool.agents.program import Program
 from ralphtool.cli import state_checks
-from ralphtool.executors.gate_trouble import Trouble
 from ralphtool.history import journal
+from ralphtool.judging.gate_trouble import Trouble
 from ralphtool.loop.workspace_choice import Findings
 from ralphtool.settings import load
 from ralphtool.workspace.git import Repository

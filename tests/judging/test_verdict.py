@@ -11,8 +11,9 @@ from msgspec import structs
 from properties import examples
 
 from ralphtool.agents import End, Failure
+from ralphtool.judging.gates import RedGate
 from ralphtool.judging.guard.model import GuardFinding
-from ralphtool.judging.verdict import Claim, Evidence, RedGate, Verdict, judge, parse_claim
+from ralphtool.judging.verdict import Claim, Evidence, Verdict, judge, parse_claim
 
 TOKEN = "0123456789abcdef0123456789abcdef"
 OTHER = "fedcba9876543210fedcba9876543210"

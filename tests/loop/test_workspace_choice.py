@@ -14,7 +14,7 @@ from loop.shop import CART, DISCOUNT, OWN_TEST, TASKS, TESTS, attempt, make_shop
 from sandbox.boxes import needs_box
 
 from ralphtool.errors import InvalidValue
-from ralphtool.executors.gate_trouble import Trouble
+from ralphtool.judging.gate_trouble import Trouble
 from ralphtool.loop import workspace_choice
 from ralphtool.loop.workspace_choice import AGAIN, Findings, explain_refusal, list_choices
 from ralphtool.sandbox.trial import NoBox, Tools

@@ -8,7 +8,6 @@ import click
 
 from ralphtool.core import project
 from ralphtool.errors import RalphError
-from ralphtool.record import overview
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -27,6 +26,8 @@ class WholeNumber(click.IntRange):
 
 def _complete_change(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
+
+    from ralphtool.record import overview
 
     try:
         found = overview.list_names(project.find())

@@ -7,26 +7,19 @@ import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import click
 
-from ralphtool import specs
-from ralphtool.cli import arguments
 from ralphtool.cli.groups import SuggestingGroup
 from ralphtool.cli.help_text import FittingContext
-from ralphtool.core import layout, locks, project, quickjson
-from ralphtool.core.text import make_lines_printable, make_printable
+from ralphtool.core import project, quickjson
+from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import RalphError, UsageError, from_os_error
-from ralphtool.record import overview
-from ralphtool.specs import titles
-from ralphtool.views.terminal import changes, wrapping
-from ralphtool.workspace import branch
+from ralphtool.views.terminal import wrapping
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
-
-    from ralphtool.judging.receipt import Receipt
+    from collections.abc import Sequence
 
 
 def start() -> int:
@@ -94,10 +87,6 @@ def _fail(error: RalphError, arguments: Sequence[str]) -> int:
     return error.exit_code
 
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
-_SPEC = click.option("--spec", metavar="FORMAT", help="The format of the change, or its Markdown file.")
-
-
 class _LazyCommand(NamedTuple):
     """A command of another module, and its line in the list of commands."""
 
@@ -112,6 +101,12 @@ class _CommandGroup(SuggestingGroup):
         "init": _LazyCommand("setup:init", "Set up a project: detect specs, tests and agents, and write settings."),
         "doctor": _LazyCommand("doctor:doctor", "Check the setup, and show the command that fixes each problem."),
         "new": _LazyCommand("setup:new", "Create a change: a spec for you to fill in."),
+        "list": _LazyCommand("changes:list_changes", "List the changes in every format, with their progress."),
+        "show": _LazyCommand("changes:show", "Show a change: its stories, tasks and scenarios, and what locks it."),
+        "unlock": _LazyCommand("changes:unlock", "Release a change that a dead session still locks."),
+        "learnings": _LazyCommand(
+            "changes:learnings", "Show the learnings file of a change: its path, and what agents wrote in it."
+        ),
         "convert": _LazyCommand("convert:convert", "Write a change in another format."),
         "plan": _LazyCommand("drafting:plan", "Draft a change from an idea with your agent."),
         "run": _LazyCommand("run:run", "Run an agent on the stories of a change until all are done."),
@@ -235,185 +230,6 @@ def _shows_screen() -> bool:
         return False
     screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
-
-
-@cli.command("list")
-@_JSON
-def list_changes(as_json: bool) -> None:
-    """List the changes in every format, with their progress.
-
-    \b
-    Examples:
-      ralphtool list
-      ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
-    """
-    root = project.find()
-    overviews = overview.list_overviews(root)
-    if as_json:
-        click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
-    else:
-        changes.print_changes(overviews)
-        if running := overview.find_running_change(root):
-            has_died = any(one.name == running and one.has_died for one in overviews)
-            wrapping.echo(click.style(_describe_set_aside(running, has_died=has_died), dim=True))
-    for text in [text for one in overviews for text in (one.problem, *one.warnings) if text] if as_json else []:
-        wrapping.echo(f"Warning: {make_printable(text)}", err=True)
-
-
-def _describe_set_aside(change: str, *, has_died: bool) -> str:
-    if has_died:
-        return "Your uncommitted files are set aside and not listed here: `ralphtool back` restores them."
-    return f"Your uncommitted files are set aside until the run of {change} ends: they are not listed here."
-
-
-@cli.command()
-@click.argument("change", **arguments.OPTIONAL)
-@_SPEC
-@_JSON
-def show(change: str | None, spec: str | None, as_json: bool) -> None:
-    """Show a change: its stories, tasks and scenarios, and what locks it.
-
-    \b
-    Examples:
-      ralphtool show                     # the only change
-      ralphtool show add-login
-      ralphtool show PLAN --spec docs/PLAN.md
-    """
-    root = project.find()
-    change = change or specs.find_named(root, spec) or overview.find_only(root)
-    ref = specs.parse_ref(root, spec)
-    if ref and specs.change_of(ref) == change:
-        from ralphtool.specs import tracker
-
-        for text in tracker.copy_named(root, change, ref):
-            wrapping.echo(make_printable(text), err=True)
-    with branch.open_spec(root, change, ref) as on_branch:
-        found = on_branch or specs.open(root, change, ref)
-        _print_change(root, found, as_json=as_json)
-
-
-def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
-    change = found.change
-    lock = locks.find_holder(root, change)
-    completed = locks.list_completed_tasks(root, change)
-    stories, ticked = found.stories(completed), completed if lock else ()  # the branch lacks a working agent's ticks
-    scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
-    receipts = _read_receipts(root, change, {story.id for story in stories if story.done})
-    if not as_json:
-        holder, waiting = lock.describe() if lock else None, _list_waiting(root, change)
-        changes.print_change(found, stories, scenarios.values(), holder, receipts, ticked, waiting)
-        return
-    click.echo(
-        quickjson.dumps(
-            {
-                "name": found.change,
-                **({"title": title} if (title := titles.find_title(found)) else {}),
-                "adapter": found.adapter,
-                "path": found.path,
-                "locked_by": lock.session_id if lock else None,
-                "stories": [_story_as_dict(story, receipts.get(story.id), ticked) for story in stories],
-                "scenarios": [one.as_dict() for one in scenarios.values()],
-            }
-        )
-    )
-
-
-def _list_waiting(root: str, change: str) -> list[str]:
-    """The stories that need an answer; none if the state can't be read."""
-    if not os.path.exists(layout.change_state(root, change)):
-        return []
-    from ralphtool.record import questions  # not needed for changes that were never run
-
-    try:
-        return [one.story for one in questions.list_open(root, change) if one.answer is None]
-    except (RalphError, OSError):
-        return []
-
-
-def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, Receipt]:
-    """The receipts of the stories that are done. An unreadable state is only a warning."""
-    if not os.path.exists(layout.change_state(root, change)) and not branch.may_exist(root):
-        return {}
-    from ralphtool.record import receipts  # not needed for changes that were never run
-
-    try:
-        found = receipts.read_receipts(root, change)
-    except RalphError as error:
-        wrapping.echo(f"Warning: {make_printable(str(error))}", err=True)
-        return {}
-    return {story: receipt for story, receipt in found.items() if story in done}
-
-
-def _story_as_dict(story: specs.Story, receipt: Receipt | None, ticked: Collection[str]) -> dict[str, Any]:
-    tasks = [(task, task.done or task.id in ticked) for task in story.tasks]
-    return {
-        "id": story.id,
-        "title": story.title,
-        "description": story.description,
-        "done": story.done,
-        "optional": story.optional,
-        "depends_on": list(story.depends_on),
-        "proof": None if receipt is None else _receipt_as_dict(receipt),
-        "tasks": [{"id": task.id, "description": task.text, "done": is_done} for task, is_done in tasks],
-    }
-
-
-def _receipt_as_dict(receipt: Receipt) -> Any:
-    from msgspec import to_builtins
-
-    return to_builtins(receipt)
-
-
-@cli.command("learnings")
-@click.argument("change", **arguments.OPTIONAL)
-@_JSON
-def show_learnings(change: str | None, as_json: bool) -> None:
-    """Show the learnings file of a change: its path, and what agents wrote in it.
-
-    CHANGE may be left out if there is only one.
-
-    \b
-    Examples:
-      ralphtool learnings
-      $EDITOR "$(ralphtool learnings add-login | head -1)"
-    """
-    from ralphtool.core import learnings_file
-
-    change = change or overview.find_only(project.find())
-    path, content = learnings_file.path_of(change), learnings_file.read(change)
-    if not learnings_file.exists(path):
-        _check_change_exists(change)
-    if as_json:
-        click.echo(quickjson.dumps({"path": path, "content": content}))
-        return
-    click.echo(path)
-    click.echo(f"\n{make_lines_printable(content)}" if content else "\nThe file has no learnings yet.")
-
-
-def _check_change_exists(change: str) -> None:
-    known = overview.list_names(project.find())
-    if change not in known:
-        raise overview.build_not_found_error(change, known)
-
-
-@cli.command()
-@click.argument("change", **arguments.ARGUMENT)
-@click.option("--force", is_flag=True, help="Release it even if the process that locks it is alive.")
-def unlock(change: str, force: bool) -> None:
-    """Release a change that a dead session still locks.
-
-    The session's records are not lost: the next session takes them over.
-
-    \b
-    Example:
-      ralphtool unlock add-login
-    """
-    from ralphtool.core import lifecycle
-
-    done = lifecycle.unlock(project.find(), change, force=force)
-    if done is None:
-        _check_change_exists(change)
-    wrapping.echo(make_printable(done) if done else f"{change} is not locked: nothing to do")
 
 
 @cli.command()

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from ralphtool.agents import End, Failure, Quota, Usage
-from ralphtool.judging.gates import Baseline, GateResult
+from ralphtool.judging.gates import Baseline, GateResult, RedGate
 from ralphtool.judging.guard.model import GuardFinding
 from ralphtool.judging.proof import ProofEvidence
-from ralphtool.judging.verdict import Ending, RedGate
+from ralphtool.judging.verdict import Ending
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

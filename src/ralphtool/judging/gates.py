@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.judging.testresults.model import TestOutcomes
-from ralphtool.judging.verdict import RedGate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -36,6 +35,14 @@ class GateResult(Struct, frozen=True, kw_only=True):
     @property
     def ran_tests(self) -> bool:
         return self.tests is not None and self.tests.counts.passed + self.tests.counts.failed > 0
+
+
+class RedGate(Struct, frozen=True):
+    """A gate that is newly red: its command, and the tests that failed, if known."""
+
+    command: str
+    tests: tuple[str, ...] = ()
+    why: str = ""
 
 
 class EarlierTests(Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from msgspec import Struct
 
 from ralphtool.agents import TRANSIENT, End, Failure
+from ralphtool.judging.gates import RedGate
 from ralphtool.judging.guard.model import GuardFinding
 from ralphtool.judging.proof import ProofResult
 from ralphtool.judging.proof_words import describe_proof
@@ -36,14 +37,6 @@ class Claim(Struct, frozen=True):
 
     complete: bool = False
     blocked: str | None = None
-
-
-class RedGate(Struct, frozen=True):
-    """A gate that is newly red: its command, and the tests that failed, if known."""
-
-    command: str
-    tests: tuple[str, ...] = ()
-    why: str = ""
 
 
 class Evidence(Struct, frozen=True, kw_only=True):

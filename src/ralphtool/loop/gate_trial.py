@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from ralphtool.agents import Runner
-    from ralphtool.executors.gate_trouble import Trouble
     from ralphtool.executors.process import Confine
+    from ralphtool.judging.gate_trouble import Trouble
     from ralphtool.loop.workspace_choice import Choice, Findings
     from ralphtool.record.events import Event
     from ralphtool.settings import Settings

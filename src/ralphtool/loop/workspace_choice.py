@@ -16,7 +16,7 @@ from msgspec import Struct
 from ralphtool import __version__, typed, workspace
 from ralphtool.core import files, layout
 from ralphtool.errors import InvalidValue
-from ralphtool.executors.gate_trouble import Trouble
+from ralphtool.judging.gate_trouble import Trouble
 from ralphtool.record import events
 from ralphtool.sandbox.trial import NoBox, Tools, try_box
 
