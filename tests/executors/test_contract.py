@@ -43,16 +43,12 @@ def check(top: Path, settings: dict[str, Any], case: str, **more: Any) -> Execut
 
 
 @pytest.mark.parametrize("case", EXECUTOR_CASES)
-def test_side_by_side_as_one_after_the_other(tmp_path: Path, case: str) -> None:
-    here = check(tmp_path / "here", HERE, case)
-    assert check(tmp_path / "beside", SIDE_BY_SIDE, case) == here
-
-
-@pytest.mark.parametrize("case", EXECUTOR_CASES)
-def test_on_workers_as_here(tmp_path: Path, farm: Farm, case: str) -> None:
+def test_side_by_side_and_on_workers_as_one_after_the_other(tmp_path: Path, farm: Farm, case: str) -> None:
     told = {"address": farm.server.address, "queue": farm.queue, "remote": str(farm.remote), "heartbeat": "15m"}
     there = {"run": {"executor": "temporal", "side_by_side": 2}, "executor": told}
-    assert check(tmp_path / "there", there, case) == check(tmp_path / "here", HERE, case)
+    here = check(tmp_path / "here", HERE, case)
+    assert check(tmp_path / "beside", SIDE_BY_SIDE, case) == here
+    assert check(tmp_path / "there", there, case) == here
 
 
 BROKEN = {
