@@ -65,6 +65,12 @@ need_python_agent() {
   quiet ".tools/agents/$name/bin/python" -m pip install --disable-pip-version-check "$@"
 }
 
+# The real Backlog.md, which the tests of its format compare ralphtool with.
+need_backlog() {
+  need_node
+  [ -x .tools/backlog/node_modules/.bin/backlog ] || (npm_install .tools/backlog backlog.md@1.52.0) || true
+}
+
 # The browser for tests of the report's page: Debian's, although the page works in any.
 need_browser() {
   # Chromium without its windows needs half the time; older systems only have the whole browser.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from patience import PATIENCE
-from project import Ralph
+from project import REPOSITORY, Ralph
 from specs.formats import BACKLOG, done_ids, make_backlog, open_spec, outline
 
 from ralphtool import specs
@@ -372,10 +372,11 @@ def test_new_adds_tasks_with_the_next_numbers(project: Ralph) -> None:
 
 # --- the real program -------------------------------------------------------------------------------
 
-PROGRAM = os.environ.get("RALPH_TEST_BACKLOG") or shutil.which("backlog")
+INSTALLED = REPOSITORY / ".tools/backlog/node_modules/.bin"
+PROGRAM = shutil.which("backlog", path=os.pathsep.join([str(INSTALLED), os.environ["PATH"]]))
 
 
-@pytest.mark.skipif(PROGRAM is None, reason="backlog.md is not installed (npm install -g backlog.md)")
+@pytest.mark.skipif(PROGRAM is None, reason="backlog.md is not installed: scripts/test --all does that")
 def test_the_real_program_and_we_read_and_write_the_same(ralph: Ralph) -> None:
     def run(*arguments: str) -> str:
         env = {**ralph.env, "NO_COLOR": "1"}
