@@ -8,11 +8,12 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import psutil
+import pytest
 from lab import wait_until
 from patience import PATIENCE
 from project import Ralph
@@ -35,6 +36,25 @@ GUARDS = {
 }
 # The HTTP library's own answers to anything that is not HTTP, or to one connection too many.
 NOT_OURS = (b"Invalid HTTP request received.", b"Service Unavailable")
+
+EVIL = "http://evil.example"
+CHUNKED: Changes = {"Content-Length": [], "Transfer-Encoding": ["chunked"]}
+MORE_MEMORY = 64 << 20  # bytes that a server may use, whatever clients do to it
+ACTIONS = ("answer", "guide", "pause", "resume", "stop", "stop-after", "retry", "skip", "accept", "reject", "run")
+PAGES = ("log", "story", "gate", "timeline", "report")
+
+# Logs of gates, as the record of `OTHER_RUN` names them: only the first one is honest.
+HONEST_LOG = "logs/1.txt"
+STOLEN_LOGS = {
+    "relative": "../../../secret.txt",
+    "deep": "logs/../../../../secret.txt",
+    "absolute": "{root}/secret.txt",
+    "link": "logs/link.txt",
+    "folder that is a link": "way/secret.txt",
+    "neighbour whose name begins alike": f"../{OTHER_RUN}-more/secret.txt",
+    "nul": "logs/1.txt\0",
+    "folder": "logs",
+}
 
 Changes = Mapping[str, Sequence[str]]  # a header's name, and the values that replace the honest one
 Where = tuple[str, int] | str  # an address, or the path of a socket
@@ -354,3 +374,15 @@ def wait_for_commands(server: Server) -> None:
     """Waits until earlier requests are processed: they come before this one, and their commands have ended."""
     assert server.ask(server.build_order(do=1)).status == 400
     assert wait_until(lambda: not server.list_children())
+
+
+# --- cases ------------------------------------------------------------------------------------------
+
+
+def ids(cases: dict[str, Any]) -> list[str]:
+    return [name.replace(" ", "-") for name in cases]
+
+
+def each(names: str, cases: dict[str, Any]) -> Callable[[Any], Any]:
+    """A case for every entry, named after it."""
+    return pytest.mark.parametrize(names, list(cases.values()), ids=ids(cases))
