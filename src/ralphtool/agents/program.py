@@ -22,9 +22,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Program"]
 
-_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+# Compiled when first used: every run imports this before its first event.
+_VERSION = r"(\d+)\.(\d+)\.(\d+)"
 _PATIENCE = 60.0  # seconds for a program to print its version, even on a busy machine
-_OR_ELSE = re.compile(r"\$\{(\w+):-([^}]*)\}")
+_OR_ELSE = r"\$\{(\w+):-([^}]*)\}"
 # Of the most popular providers, for programs that support any.
 KEYS = (
     *("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "GOOGLE_GENERATIVE_AI_API_KEY", "OPENROUTER_API_KEY"),
@@ -103,7 +104,7 @@ class Program:
     def _read_version(self) -> tuple[int, int, int]:
         done = self._run_program(self.asks_version)
         text = done.stdout.decode("utf-8", "replace")
-        found = _VERSION.search(text)
+        found = re.search(_VERSION, text)
         if done.returncode or not found:
             lines = (
                 done.stderr.decode("utf-8", "replace").strip() or text.strip() or ("it printed nothing")
@@ -182,7 +183,7 @@ def format_version(version: tuple[int, ...]) -> str:
 
 def _expand_path(path: str, env: Mapping[str, str], root: str) -> str:
     """Expands a path as in Credentials, with the agent's own environment."""
-    chosen = _OR_ELSE.sub(lambda found: env.get(found[1]) or found[2], path)
+    chosen = re.sub(_OR_ELSE, lambda found: env.get(found[1]) or found[2], path)
     home = env.get("HOME") or os.path.expanduser("~")
     return os.path.join(root, home + chosen[1:] if chosen.startswith("~") else chosen)
 

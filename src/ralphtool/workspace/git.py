@@ -40,7 +40,7 @@ _QUIET = (
 )
 _OPTIONS = tuple(word for setting in _QUIET for word in ("-c", setting))
 _MOST_LOOSE, _MOST_READ_LOOSE = 1 << 18, 64  # the most bytes per blob, and blobs, that are read without git
-_ID = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+_ID = "[0-9a-f]{40}|[0-9a-f]{64}"
 _TREES: dict[str, str] = {}  # of commits, which never change
 _ENTRIES: dict[tuple[str, ...], list[bytes]] = {}  # of trees, at or below some paths
 _MOST_KNOWN = 100
@@ -243,7 +243,7 @@ class Repository:
     def tree_of(self, commit: str) -> str:
         if commit not in _TREES:
             found = plain_git.tree_of(self.common, commit) or self.text("rev-parse", "--verify", f"{commit}^{{tree}}")
-            if not _ID.fullmatch(commit):
+            if not re.fullmatch(_ID, commit):
                 return found  # a name may mean another commit later
             _TREES[commit] = found
         return _TREES[commit]
@@ -259,7 +259,7 @@ class Repository:
         words = [word for parent in parents for word in ("-p", parent)]
         text = message.encode("utf-8", "replace")
         made = os.fsdecode(self.run("commit-tree", tree, *words, "-F", "-", input=text)).strip()
-        if _ID.fullmatch(tree):
+        if re.fullmatch(_ID, tree):
             _TREES[made] = tree
         return made
 
@@ -303,7 +303,7 @@ class Repository:
             found = [line for line in listed.split(b"\0") if line]
             if len(_ENTRIES) >= _MOST_KNOWN:
                 _ENTRIES.clear()
-            if _ID.fullmatch(tree):
+            if re.fullmatch(_ID, tree):
                 _ENTRIES[key] = found
         return found
 
@@ -404,7 +404,7 @@ class Repository:
 
     def changed(self, old: str, new: str) -> list[ChangedFile]:
         # Needed when work is taken, and again when it is proven. A name may mean another tree later.
-        if self._compared[:2] != (old, new) or not (_ID.fullmatch(old) and _ID.fullmatch(new)):
+        if self._compared[:2] != (old, new) or not (re.fullmatch(_ID, old) and re.fullmatch(_ID, new)):
             told = os.fsdecode(self.run("diff-tree", "-r", "-z", "--raw", "-M", "--no-commit-id", old, new))
             self._compared = old, new, told
         fields = self._compared[2].split("\0")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _UNUSUAL = (b"worktree", b"include", b"bare = true", b"extensions")
-_ID = re.compile(b"[0-9a-f]{40}|[0-9a-f]{64}")
+_ID = b"[0-9a-f]{40}|[0-9a-f]{64}"
 _SYMBOLIC = b"ref: "
 _MOST_PACKED = 1 << 20  # bytes of an object file: larger ones are left to git
 
@@ -56,7 +56,7 @@ def resolve(gitdir: str, common: str, name: str) -> str | None:
     if ref is None or not ref.startswith(("refs/heads/", layout.REFS)) or "^" in ref or ".." in ref:
         return None
     id = (_read(os.path.join(common, ref)) or b"").strip()
-    if not _ID.fullmatch(id):
+    if not re.fullmatch(_ID, id):
         return None
     commit = read_object(common, id.decode(), "commit", _MOST_PACKED)
     return id.decode() if commit is not None else None

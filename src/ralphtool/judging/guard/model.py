@@ -123,8 +123,9 @@ class Body(Struct):
     unknown: bool = False
 
 
-_TOKEN = re.compile(r"[^\W\d]\w*|\d+|[^\w\s]")
-_NAME = re.compile(r"(?!(?i:assert|expect|should|must|refute|xct)|to[A-Z_])[^\W\d]")
+# Compiled when first used: every run imports this before its first event.
+_SYMBOL = r"[^\W\d]\w*|\d+|[^\w\s]"
+_NAME = r"(?!(?i:assert|expect|should|must|refute|xct)|to[A-Z_])[^\W\d]"
 _WORDS = r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+|[=!<>]="
 
 
@@ -164,8 +165,9 @@ class Test(Struct, dict=True, eq=False):
     def shape(self) -> tuple[object, ...]:
         """Its tokens with each name replaced by a number, so that renaming does not change it."""
         names: dict[str, int] = {}
-        tokens = _TOKEN.findall("\n".join(self.lines)[:20_000])
-        shape = tuple(names.setdefault(one, len(names)) if _NAME.match(one) else one for one in tokens)
+        tokens = re.findall(_SYMBOL, "\n".join(self.lines)[:20_000])
+        is_name = re.compile(_NAME).match
+        shape = tuple(names.setdefault(one, len(names)) if is_name(one) else one for one in tokens)
         return shape if len(shape) > 8 else ()
 
     @property

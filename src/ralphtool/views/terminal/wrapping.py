@@ -13,8 +13,9 @@ import click
 
 _GLUE = "\x1f"  # a non-breaking space
 _QUOTED = r"`[^`]{1,300}`"  # a command in a sentence: wrapped, it could not be copied
-_COMMAND = re.compile(r"\A(?:git|ralphtool|npm|pip|pipx|gem|sudo|chmod|python[\d.]*|\S*/python[\d.]*) [^,]*")
-_WORD = re.compile(rf" *(?:{_QUOTED}|[^ ])+")
+# Compiled when first used: every run imports this before its first event.
+_COMMAND = r"\A(?:git|ralphtool|npm|pip|pipx|gem|sudo|chmod|python[\d.]*|\S*/python[\d.]*) [^,]*"
+_WORD = rf" *(?:{_QUOTED}|[^ ])+"
 
 
 def glue(text: str) -> str:
@@ -24,7 +25,7 @@ def glue(text: str) -> str:
 
 def glue_command(text: str) -> str:
     """For advice: the command that the text begins with becomes one word, and so do quoted paths."""
-    text = _COMMAND.sub(lambda found: glue(found[0]), text)
+    text = re.sub(_COMMAND, lambda found: glue(found[0]), text)
     return re.sub(r"'[^']*'", lambda found: glue(found[0]), text)
 
 
@@ -57,7 +58,7 @@ def wrap(line: str, width: int, hang: int = 2) -> str:
         return line.replace(_GLUE, " ")
     deeper = min(len(line) - len(line.lstrip(" ")) + hang, width // 2)
     done, now = [], ""
-    for word in _WORD.findall(line):
+    for word in re.findall(_WORD, line):
         if now.strip() and _measure(now + word) > width:
             done.append(now)
             now = " " * deeper + word.lstrip(" ")
