@@ -46,8 +46,8 @@ class GivenChange(Change):
     def done(self, stories: Any) -> set[str]:
         return {one.id for one in self.given if one.id not in self.open_ones}
 
-    def has_others(self) -> bool:
-        return False
+    def change_flag(self) -> str:
+        return ""
 
     def spec_flag(self) -> str:
         return ""

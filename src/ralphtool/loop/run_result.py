@@ -133,8 +133,7 @@ def _add_gates(spent: Totals, gates: Sequence[Gate]) -> Totals:
 
 
 def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
-    named = f" --change {change.name}" if change.has_others() else ""
-    yield from advice.advise_on_stories(change.name, rows, named, change.change_state.stories)
+    yield from advice.advise_on_stories(change.name, rows, change.change_flag(), change.change_state.stories)
     if not is_done:
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
     elif change.workspace.branch:

@@ -1,0 +1,70 @@
+"""A command that a message suggests works when it is pasted, also if there are several changes."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from lab import Lab
+
+from ralphtool.record import change_flag
+
+PLAN = "# Plan\n\n## 1. First\n\n- [ ] 1.1 Make a\n\n## 2. Second\n\n- [ ] 2.1 Make b\n"
+UNPROVEN = [{"observe": "finding", "title": "it is there already"}, {"tick": "all"}, {"complete": True}]
+
+
+@pytest.fixture
+def two(lab: Lab) -> Lab:
+    """Two changes with the same stories. Story 1 of `colours` is done, not proven; story 2 needs an answer."""
+    lab.repository(attempts=1)
+    lab.git("rm", "-rq", "openspec")
+    for name in ("colours", "sounds"):
+        lab.write(f"plans/{name}.md", PLAN)
+    lab.git("add", "plans")
+    lab.git("commit", "--quiet", "--message=plans")
+    lab.play({"story": "1", "attempt": 1, "steps": UNPROVEN}, default=[{"blocked": "Which one?"}])
+    lab.loop("colours")
+    return lab
+
+
+def paste(lab: Lab, command: str) -> int:
+    program, *arguments = shlex.split(command.replace("…", "Because"))
+    assert program == "ralphtool"
+    return lab.run(*arguments).exit_code
+
+
+def test_the_commands_of_questions(two: Lab) -> None:
+    listed = two.run("questions").stdout
+    commands = [line.strip() for line in listed.partition("      or edit")[0].splitlines() if "ralphtool" in line]
+    assert commands == [
+        "ralphtool accept 1 --change colours",
+        'ralphtool reject 1 --why "…" --change colours',
+        'ralphtool answer 2 "…" --change colours',
+    ]
+    assert [paste(two, command) for command in commands] == [0, 0, 0]
+
+
+def test_the_commands_of_other_messages(two: Lab) -> None:
+    told = [
+        two.run("answer", "1", "Both").stderr,
+        two.run("answer", "2").stderr,
+        two.run("guide", "1", "Use cents", "--change", "colours").stdout,
+        two.run("guide", "2", "Use cents", "--change", "colours").stdout,
+        two.run("guide", "--change", "sounds").stdout,
+        two.run("reject", "2", "--change", "colours").stdout,
+        two.run("run", "colours", "--dry-run").stdout,
+    ]
+    for text in told:
+        commands = [one for one in " ".join(text.split()).split("`")[1::2] if one.startswith("ralphtool")]
+        about = [one for one in commands if one.split()[1] in ("accept", "reject", "answer", "retry", "guide")]
+        assert about, text
+        assert all(" --change " in one for one in about), text
+
+
+def test_a_change_that_is_alone_is_not_named(lab: Lab) -> None:
+    root = str(lab.root)
+    others = [lab.write(f"plans/{name}.md", PLAN) for name in ("colours", "sounds")]
+    assert change_flag.build("colours", root) == " --change colours"
+    others[1].unlink()
+    assert change_flag.build("colours", root) == ""
+    assert change_flag.build("gone", root) == " --change gone", "without it, the only other change would be meant"
