@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from lab import Lab
+from lab import DONE, Lab
 
 from ralphtool.record import change_flag
 
@@ -68,3 +68,34 @@ def test_a_change_that_is_alone_is_not_named(lab: Lab) -> None:
     others[1].unlink()
     assert change_flag.build("colours", root) == ""
     assert change_flag.build("gone", root) == " --change gone", "without it, the only other change would be meant"
+
+
+def test_a_skip_is_shown_with_the_command_that_undoes_it(lab: Lab) -> None:
+    for name in ("colours", "sounds"):
+        lab.write(f"plans/{name}.md", PLAN)
+    assert lab.run("skip", "2", "--change", "sounds").exit_code == 0
+    shown = lab.run("show", "sounds").stdout
+    assert "[ ] 1. First 0/1\n" in shown
+    assert "[ ] 2. Second 0/1  (skipped; `ralphtool retry 2 --change sounds` undoes it)" in shown
+    listed = lab.run("list").stdout
+    assert listed.count("1 story is skipped: `ralphtool show sounds`") == 1
+    assert paste(lab, "ralphtool retry 2 --change sounds") == 0
+    assert "skipped" not in lab.run("show", "sounds").stdout + lab.run("list").stdout
+
+
+def test_an_optional_story_that_a_run_skipped_is_shown(lab: Lab) -> None:
+    lab.repository("## 1. Nice (optional)\n\n- [ ] 1.1 Make a\n", attempts=1).play(default=[{"say": "I give up."}])
+    lab.loop()
+    assert "(skipped; `ralphtool retry 1` undoes it)" in lab.run("show").stdout
+    assert "1 story is skipped" in lab.run("list").stdout
+
+
+def test_a_run_that_left_only_skipped_stories_suggests_what_helps(lab: Lab) -> None:
+    lab.repository(tasks=PLAN).play(default=DONE)
+    assert lab.run("skip", "2").exit_code == 0
+    assert lab.loop().exit_code == 1
+    steps = [step["run"] for step in lab.events()[-1]["next"]]
+    review = "git log -p HEAD..ralph/add-login"
+    assert steps[-3:] == ["ralphtool retry 2", review, "ralphtool finish add-login --squash"]
+    assert "ralphtool run add-login" not in lab.run("report").stdout
+    assert [paste(lab, "ralphtool retry 2"), lab.loop().exit_code] == [0, 0]

@@ -7,11 +7,11 @@ from ralphtool.errors import RalphError
 
 
 def build(change: str, *roots: str) -> str:
-    """Empty if there is no other change. Several roots: a box or worktree has no changes that are not committed."""
+    """Empty if it is the only change that is found. Several roots: a box has no changes that are not committed."""
     import shlex  # only messages need it
 
     try:
-        is_alone = all(place.change == change for root in roots for place in specs.find_all(root))
+        is_alone = {place.change for root in roots for place in specs.find_all(root)} == {change}
     except (RalphError, OSError):
         is_alone = False  # advice must not fail, and naming the change is never wrong
     return "" if is_alone else f" --change {shlex.quote(change)}"

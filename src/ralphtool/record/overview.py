@@ -9,6 +9,7 @@ from ralphtool import specs
 from ralphtool.core import files, layout, locks, quickjson, spelling
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.judging.proof_words import count_states
+from ralphtool.record import skips
 from ralphtool.specs import titles
 from ralphtool.workspace import branch
 
@@ -63,6 +64,7 @@ class Overview:
         self.proofs: dict[str, int] = {}  # the number of done stories for each proof state
         self.waiting = 0  # the number of stories that need an answer to be done
         self.doubted = 0  # the number of done stories with a question: they are not proven
+        self.skipped = 0  # the number of stories that are not done, and that no run works on
         self.problem: str | None = None
         self.warnings: list[str] = []
 
@@ -117,6 +119,8 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             stories = read.stories(completed)
             one.warnings = specs.list_warnings(read)
         one.count(stories, completed if lock else ())
+        skipped = skips.list_skipped(root, place.change)
+        one.skipped = sum(not story.done and story.id in skipped for story in stories)
         is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
         _add_state(one, root, stories, is_begun=is_begun)
     except RalphError as error:
