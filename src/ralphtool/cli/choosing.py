@@ -54,6 +54,14 @@ def choose(root: str, *, may_ask: bool = True) -> str:
     return _ask(found)
 
 
+def find_next(root: str) -> str | None:
+    """The change to suggest for a run: an open one, else one that has no tasks yet or can't be read; None if all are
+    complete."""
+    known = overview.list_overviews(root)
+    runnable = _drop_scaffolds(root, [one for one in known if _has_tasks_left(one)])
+    return next((one.name for one in [*runnable, *known] if one in runnable or not one.tasks_total), None)
+
+
 def _drop_scaffolds(root: str, found: list[Overview]) -> list[Overview]:
     """Without changes that are not filled in yet, unless there are no others."""
     filled = [one for one in found if _is_filled_in(root, one.name)] if len(found) > 1 else found
