@@ -161,4 +161,4 @@ def test_suggested_commands_name_the_change_where_several_have_that_story(two: L
     asked = two.run("questions", "--change", "sounds").stdout
     assert 'ralphtool answer 1 "…" --change sounds' in asked
     assert two.run("answer", "1", "Both", "--change", "sounds").exit_code == 0
-    assert "choose one with --change (colours, old, sounds)" in two.run("explain", "1").stderr
+    assert "add --change NAME (colours, old, sounds)" in two.run("explain", "1").stderr

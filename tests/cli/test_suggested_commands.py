@@ -99,3 +99,28 @@ def test_a_run_that_left_only_skipped_stories_suggests_what_helps(lab: Lab) -> N
     assert steps[-3:] == ["ralphtool retry 2", review, "ralphtool finish add-login --squash"]
     assert "ralphtool run add-login" not in lab.run("report").stdout
     assert [paste(lab, "ralphtool retry 2"), lab.loop().exit_code] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["accept", "1"], "several changes have a story 1: add --change NAME (colours, sounds)"),
+        (["reject", "1"], "several changes have a story 1: add --change NAME (colours, sounds)"),
+        (["retry", "1"], "several changes have a story 1: add --change NAME (colours, sounds)"),
+        (["skip", "1"], "several changes have a story 1: add --change NAME (colours, sounds)"),
+        (["guide", "1", "Use cents"], "several changes have a story 1: add --change NAME (colours, sounds)"),
+        (["guide", "1", "--clear"], "several changes have a story 1: add --change NAME (colours, sounds)"),
+        (["explain", "1"], "several changes have a story 1: add --change NAME (colours, old, sounds)"),
+        (["skip", "2"], "there are several changes: add --change colours, the only open one with a story 2"),
+        (["skip", "9"], "there are several changes: add --change NAME (colours, sounds)"),
+        (["guide", "Use cents"], "there are several changes: add --change NAME (colours, sounds)"),
+        (["pause"], "there are several changes: name one (colours, old, sounds)"),
+    ],
+)
+def test_which_change_must_be_named(lab: Lab, words: list[str], said: str) -> None:
+    lab.write("plans/colours.md", PLAN)
+    lab.write("plans/sounds.md", PLAN.partition("## 2.")[0])
+    lab.write("plans/old.md", PLAN.replace("[ ]", "[x]"))
+    told = lab.run(*words)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert said in " ".join(told.stderr.split())

@@ -126,9 +126,7 @@ def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
         return found[0]
     if found:
         names = ", ".join(one.change for one in found)
-        raise UsageError(
-            f"story {shorten(story)} has a question in several changes: choose one with --change ({names})"
-        )
+        raise UsageError(f"several changes have a question about story {story}: add --change NAME ({names})")
     there = ", ".join(one.story for one in waiting)
     rest = f"these stories have: {there}" if there else "nothing needs your answer"
     raise InvalidValue(f'story {shorten(story)} has no question; {rest}. To send guidance: `ralphtool guide STORY "…"`')
@@ -163,7 +161,8 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
       ralphtool guide
     """
     root = project.find()
-    change = targets.find_change(root, change)
+    about = words[0] if len(words) == 2 or (words and clear) else None
+    change = targets.find_change_of_story(root, change, about)
     if not words and not clear:
         _print_guidance(root, change, as_json=as_json)
         return
@@ -335,7 +334,7 @@ def _send_decision(
     told: Callable[[StorySummary, Sequence[StorySummary]], str],
 ) -> None:
     root = project.find()
-    change = targets.find_change(root, change)
+    change = targets.find_change_of_story(root, change, story)
     found, stories = targets.find_story(root, change, story)
     if found.done:
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")

@@ -40,7 +40,7 @@ def find_only(root: str) -> str:
             'there are no changes here: `ralphtool new "Add login"` creates one, and `ralphtool list` shows where '
             "ralphtool looks for them"
         )
-    raise UsageError(f"there are several changes; name one (or use --change NAME): {', '.join(found)}")
+    raise UsageError(f"there are several changes: name one ({', '.join(found)})")
 
 
 # --- progress ---------------------------------------------------------------------------------------
