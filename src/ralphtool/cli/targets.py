@@ -129,15 +129,27 @@ def find_story(root: str, change: str, name: str) -> tuple[StorySummary, Sequenc
 
 def build_unknown_error(name: str, known: Mapping[str, Stories], *, or_attempt: bool = False) -> StoryNotFound:
     """No story of these changes has this name; with `or_attempt`, the name of an attempt would also have been valid."""
+    if name in known:
+        return _build_change_error(name, known, or_attempt=or_attempt)
     what = f"{'no story and no attempt' if or_attempt else 'no story'} {shorten(name)}"
     ids = [id for stories in known.values() for prd_id, one in stories for id in (one.id, prd_id)]
-    near = spelling.suggest(name, ids)
+    near = spelling.suggest_id(name, ids)
+    if or_attempt and not near:
+        near = spelling.suggest_id(name.rpartition("-")[0], ids)  # without the number of the attempt
     more = f"{'. `ralphtool attempts` lists the attempts' if or_attempt else ''}{near and f'; {near}'}"
     if len(known) != 1:
         return StoryNotFound(f"there is {what}; `ralphtool show CHANGE` lists the stories of a change{more}")
     [(change, stories)] = known.items()
     there = ", ".join(one.id for _, one in stories[:20])
     return StoryNotFound(f"{change} has {what}; its stories are {there or 'none'}{more}")
+
+
+def _build_change_error(change: str, known: Mapping[str, Stories], *, or_attempt: bool) -> StoryNotFound:
+    """The name of a change was given in place of a story."""
+    there = ", ".join(one.id for _, one in known[change][:20])
+    option = f" (with --change {change})" if len(known) > 1 else ""
+    more = ", or an attempt of `ralphtool attempts`" if or_attempt else ""
+    return StoryNotFound(f"{change} is a change: name one of its stories, {there or 'none yet'}{option}{more}")
 
 
 def build_no_attempt_error(root: str, name: str, change: str | None, prd_id: str | None) -> RalphError:
