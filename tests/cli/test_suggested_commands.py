@@ -124,3 +124,10 @@ def test_which_change_must_be_named(lab: Lab, words: list[str], said: str) -> No
     told = lab.run(*words)
     assert (told.exit_code, told.stdout) == (2, "")
     assert said in " ".join(told.stderr.split())
+
+
+def test_a_damaged_state_does_not_keep_the_progress_from_the_list(lab: Lab) -> None:
+    lab.write("plans/colours.md", PLAN)
+    lab.write(".ralph/standing/colours.json", "{damaged")
+    assert "tasks 0/2" in lab.run("list").stdout
+    assert "[ ] 1. First 0/1\n" in lab.run("show").stdout

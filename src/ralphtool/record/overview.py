@@ -119,8 +119,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             stories = read.stories(completed)
             one.warnings = specs.list_warnings(read)
         one.count(stories, completed if lock else ())
-        skipped = skips.list_skipped(root, place.change)
-        one.skipped = sum(not story.done and story.id in skipped for story in stories)
+        one.skipped = _count_skipped(root, place.change, stories)
         is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
         _add_state(one, root, stories, is_begun=is_begun)
     except RalphError as error:
@@ -136,6 +135,15 @@ def _build_run_command(root: str, change: str) -> str:
     from ralphtool.record import run_command  # only a run that died needs it
 
     return run_command.build_located(root, change)
+
+
+def _count_skipped(root: str, change: str, stories: Sequence[Story]) -> int:
+    """0 if the state can't be read: `ralphtool doctor` says why."""
+    try:
+        skipped = skips.list_skipped(root, change)
+    except RalphError:
+        return 0
+    return sum(not story.done and story.id in skipped for story in stories)
 
 
 def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: bool) -> None:
