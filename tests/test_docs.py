@@ -9,10 +9,12 @@ import types
 from pathlib import Path
 from typing import Any, get_args
 
+import click
 import pytest
 from project import REPOSITORY, TESTS
 
 from ralphtool import errors
+from ralphtool.cli.main import cli
 from ralphtool.history import History, document, schema
 from ralphtool.judging.guard.model import FindingKind
 from ralphtool.settings import GuardMode
@@ -46,6 +48,17 @@ def test_every_requirement_names_a_test() -> None:
     rows = [line for line in lines if line.startswith("| ") and not line.startswith(("| requirement", "| what holds"))]
     assert len(rows) > 50
     assert [row for row in rows if "::" not in row.rsplit("|", 2)[1]] == []
+
+
+def test_the_commands_in_the_readme_have_their_arguments() -> None:
+    text = re.sub(r"^```.*?^```$", "", (REPOSITORY / "README.md").read_text(), flags=re.MULTILINE | re.DOTALL)
+    named = [span.split() for span in re.findall(r"`ralphtool ([a-z][^`]*)`", text)]
+    assert ["explain", "STORY"] in named
+    for name, *arguments in named:
+        command = cli.get_command(click.Context(cli), name)
+        assert command, name
+        required = [one.name for one in command.params if isinstance(one, click.Argument) and one.required]
+        assert len(arguments) >= len(required), f"ralphtool {name} needs {required}"
 
 
 def find_long_lines(text: str) -> list[str]:

@@ -398,3 +398,28 @@ def test_an_agent_of_the_settings_is_known(bare: Bare) -> None:
     assert unknown.exit_code == 1
     assert "define it in .ralph/config.toml as [agents.foo]" in unknown.stderr
     assert "`ralphtool run --agent-command" in unknown.stderr, "init has no such option"
+
+
+@pytest.mark.parametrize(
+    ("plans", "steps"),
+    [
+        ({"area": "x", "beams": " ", "cells": " "}, ["ralphtool run beams --dry-run"]),
+        ({"area": "x", "beams": "x"}, ['ralphtool new "What it is about"', "ralphtool run --dry-run"]),
+        ({"area": "x"}, ['ralphtool new "What it is about"', "ralphtool run --dry-run"]),
+        ({"area": "x", "beams": ""}, ["ralphtool run beams --dry-run"]),
+    ],
+    ids=["two are open", "all are done", "the only one is done", "one has no tasks yet"],
+)
+def test_it_suggests_an_open_change(bare: Bare, plans: dict[str, str], steps: list[str]) -> None:
+    for name, mark in plans.items():
+        path = f"plans/{name}.md" if mark else f"openspec/changes/{name}/tasks.md"
+        bare.write(path, f"# Plan\n\n## 1. Part\n\n{f'- [{mark}] 1.1 Do it' if mark else 'Later.'}\n")
+    told = bare.run("init", "--json").json["next"]
+    assert told[told.index("ralphtool doctor") + 1 :] == steps
+
+
+def test_it_suggests_an_agent_as_long_as_there_is_none(bare: Bare) -> None:
+    for _ in range(2):
+        assert any(step.startswith("install an agent") for step in bare.run("init", "--yes", "--json").json["next"])
+    bare.write(".ralph/config.toml", '[run]\nagent = "claude"\n')
+    assert "install an agent" not in str(bare.run("init", "--yes", "--json").json["next"])

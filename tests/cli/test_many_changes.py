@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 
+import click
 import pytest
 from lab import DONE, Lab
 from patience import PATIENCE
@@ -47,6 +48,20 @@ def test_in_a_terminal_run_asks_which(two: Lab) -> None:
     assert "1  Nicer colours (colours): 1 of 1 stories open" in shown
     assert two.git("log", "-1", "--format=%s", "ralph/sounds")
     assert two.git("branch", "--list", "ralph/colours") == ""
+
+
+@pytest.mark.parametrize("answers", [["sounds"], ["sonds", "9", "sounds"]])
+def test_the_answer_may_be_a_name(two: Lab, answers: list[str]) -> None:
+    mine, theirs = pty.openpty()
+    command, env = [COMMAND, "run", "--dry-run"], two.env | {"TERM": "xterm"}
+    process = subprocess.Popen(command, cwd=two.root, env=env, stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(mine, "".join(f"{one}\n" for one in answers).encode())
+    shown = click.unstyle(read_all(mine))
+    assert "sounds: what a run would do" in shown
+    assert process.wait(timeout=PATIENCE) == 0, shown
+    assert ("'sonds' is not in the list: did you mean sounds?" in shown) == ("sonds" in answers)
+    assert ("'9' is not in the list: enter a number from 1 to 2, or a name" in shown) == ("9" in answers)
 
 
 @pytest.mark.parametrize(("answer", "moved"), [(b"\n", True), (b"n\n", False)])
@@ -161,4 +176,4 @@ def test_suggested_commands_name_the_change_where_several_have_that_story(two: L
     asked = two.run("questions", "--change", "sounds").stdout
     assert 'ralphtool answer 1 "…" --change sounds' in asked
     assert two.run("answer", "1", "Both", "--change", "sounds").exit_code == 0
-    assert "choose one with --change (colours, old, sounds)" in two.run("explain", "1").stderr
+    assert "add --change NAME (colours, old, sounds)" in two.run("explain", "1").stderr

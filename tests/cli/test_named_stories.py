@@ -48,7 +48,7 @@ def test_a_story_selects_its_last_attempt(tried: Lab, command: str, words: str) 
 def test_a_story_of_several_changes_must_be_chosen(two: Lab, command: str) -> None:
     told = two.run(command, "1")
     assert told.exit_code == 2
-    assert "several changes have a story '1': choose one with --change (colours, sounds)" in told.stderr
+    assert "several changes have a story 1: add --change NAME (colours, sounds)" in told.stderr
     assert two.run(command, "1", "--change", "colours").exit_code == 0
     assert two.run(command, "colours-1").exit_code == 0, "the name is unique"
     assert "story '1' has no attempt yet" in two.run(command, "1", "--change", "sounds").stderr

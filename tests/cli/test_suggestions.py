@@ -40,6 +40,28 @@ def test_the_right_word_is_suggested(lab: Lab, arguments: list[str], words: str)
     assert words in result.stderr + result.stdout
 
 
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ("unit-2", "did you mean units-2?"),
+        ("unit-2-1", "did you mean units-2?"),
+        ("units-2-7", "did you mean units-2?"),
+        ("units-9", ""),
+        ("units-9-1", ""),
+        ("units-1-2-3", ""),
+        ("units", "units is a change: name one of its stories, 1, 2 (with --change units)"),
+    ],
+)
+def test_no_other_story_is_suggested(lab: Lab, wrong: str, words: str) -> None:
+    for name in ("units", "sounds"):
+        lab.write(f"plans/{name}.md", "## 1. One\n\n- [ ] 1.1 Do it\n\n## 2. Two\n\n- [ ] 2.1 Do it\n")
+    for more in ([], ["--change", "units"]):
+        told = lab.run("explain", wrong, *more)
+        assert (told.exit_code, told.stdout) == (1, "")
+        assert (words.partition(" (with")[0] if more else words) in " ".join(told.stderr.split())
+        assert ("did you mean" in told.stderr) == words.startswith("did you mean")
+
+
 def test_what_is_near_to_nothing() -> None:
     assert spelling.suggest("zzzz", ["run", "list"], "see the list") == "see the list"
     assert spelling.suggest("", ["run"]) == ""

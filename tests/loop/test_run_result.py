@@ -13,6 +13,7 @@ from lab import DONE, Lab
 
 from ralphtool.history import History
 from ralphtool.judging.receipt import ProofRun, Receipt
+from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.loop import run_result
 from ralphtool.loop.budget import Budget
 from ralphtool.loop.change import Change
@@ -46,8 +47,8 @@ class GivenChange(Change):
     def done(self, stories: Any) -> set[str]:
         return {one.id for one in self.given if one.id not in self.open_ones}
 
-    def has_others(self) -> bool:
-        return False
+    def change_flag(self) -> str:
+        return ""
 
     def spec_flag(self) -> str:
         return ""
@@ -156,6 +157,32 @@ def test_an_accused_attempt_can_be_accepted(tmp_path: Path, accused: list[str], 
     end = conclude(change)
     assert (end.stories[0].state, end.stories[0].proof) == ("waiting" if asks else "failed", "")
     assert ("ralphtool accept add-login-1-1" in [step.run for step in end.next]) == bool(accused)
+
+
+@pytest.mark.parametrize(
+    ("skipped", "left", "steps"),
+    [
+        (["2"], [], ["ralphtool retry 2", "git log", "ralphtool finish"]),
+        (["2"], ["3"], ["ralphtool retry 2", "git log", "ralphtool finish"]),
+        (["2"], ["4"], ["ralphtool retry 2", "ralphtool run"]),
+        (["2-optional"], ["3"], ["ralphtool retry 2-optional", "git log", "ralphtool finish"]),
+        (["2-optional"], [], ["git log", "ralphtool finish"]),
+    ],
+)
+def test_continue_is_suggested_only_if_another_run_can_work_on_a_story(
+    tmp_path: Path, skipped: list[str], left: list[str], steps: list[str]
+) -> None:
+    open_ones = (*skipped, *left)
+    change = GivenChange(tmp_path, {"1": claim("proven"), **dict.fromkeys(open_ones)}, open_ones)
+    for story in change.given:
+        story.optional = "optional" in story.id
+        story.depends_on = tuple(skipped) if story.id == "3" else ()
+        if story.id in open_ones:
+            decision = RecoveryDecision("skip", "", "you skipped it") if story.id in skipped else None
+            change.change_state.stories[story.id] = StoryState(decision=decision)
+    told = [step.run or "" for step in conclude(change).next]
+    assert len(told) == len(steps)
+    assert all(map(str.startswith, told, steps)), told
 
 
 def test_what_was_ticked_before_is_said_to_be_ticked(lab: Lab) -> None:

@@ -41,9 +41,17 @@ TABLE: list[tuple[str | None, dict[str, StoryOutlook], bool, str]] = [
 def test_why_no_attempt_reads_it(
     story: str | None, outlooks: dict[str, StoryOutlook], is_over: bool, words: str
 ) -> None:
-    told = explain_unread(story, outlooks, is_over=is_over)
+    told = explain_unread(story, outlooks, "", is_over=is_over)
     assert words in told
     assert bool(told) == bool(words)
+
+
+@pytest.mark.parametrize("outlook", ["done", "waiting", "skipped"])
+def test_its_commands_name_the_change_if_there_are_others(outlook: StoryOutlook) -> None:
+    told = explain_unread("1", {"1": outlook}, " --change sounds", is_over=False)
+    commands = told.split("`")[1::2]
+    assert commands
+    assert all(command.endswith(" --change sounds") for command in commands)
 
 
 WAITING: dict[str, StoryOutlook] = {"1": "waiting", "2": "open"}
@@ -52,9 +60,9 @@ WAITING: dict[str, StoryOutlook] = {"1": "waiting", "2": "open"}
 def test_it_is_mentioned_once() -> None:
     unread = UnreadGuidance()
     unread.add([guide("1"), guide("1"), guide("2"), guide("1", "pause")])
-    assert len(unread.drain(WAITING, is_over=False)) == 1
-    assert unread.drain(WAITING, is_over=False) == []
-    assert len(unread.drain(WAITING, is_over=True)) == 1, "that of the other story"
+    assert len(unread.drain(WAITING, "", is_over=False)) == 1
+    assert unread.drain(WAITING, "", is_over=False) == []
+    assert len(unread.drain(WAITING, "", is_over=True)) == 1, "that of the other story"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +83,7 @@ def test_what_was_read_or_taken_back_is_not_mentioned(after: str, left: list[str
         unread.mark_read(story)
     elif what == "forget":
         unread.add([guide(None if story == "all" else story, "forget")])
-    assert len(unread.drain({"1": "open", "2": "open"}, is_over=True)) == len(left)
+    assert len(unread.drain({"1": "open", "2": "open"}, "", is_over=True)) == len(left)
 
 
 def told_during(lab: Lab, steps: list[dict[str, Any]], *words: str, **config: Any) -> list[str]:

@@ -93,7 +93,7 @@ def _find_change(root: str, name: str, change: str | None) -> str:
         found = [one for one in overview.list_names(root) if _is_named_in_full(root, one, name)]
         if len(found) == 1:
             return found[0]
-    return targets.find_change(root, change)
+    return targets.find_change_of_story(root, change, name)
 
 
 def _is_named_in_full(root: str, change: str, name: str) -> bool:

@@ -89,8 +89,8 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     receipts = _read_receipts(root, change, {story.id for story in stories if story.done})
     if not as_json:
-        holder, waiting = lock.describe() if lock else None, _list_waiting(root, change)
-        changes.print_change(found, stories, scenarios.values(), holder, receipts, ticked, waiting)
+        holder, remarks = lock.describe() if lock else None, _build_remarks(root, change)
+        changes.print_change(found, stories, scenarios.values(), holder, receipts, ticked, remarks)
         return
     click.echo(
         quickjson.dumps(
@@ -105,6 +105,29 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
             }
         )
     )
+
+
+def _build_remarks(root: str, change: str) -> dict[str, str]:
+    """Why no run works on a story, and what to do; nothing if the state can't be read."""
+    return {
+        **dict.fromkeys(_list_waiting(root, change), "needs your answer: `ralphtool questions`"),
+        **{story: f"skipped; {command} undoes it" for story, command in _build_retry_commands(root, change).items()},
+    }
+
+
+def _build_retry_commands(root: str, change: str) -> dict[str, str]:
+    from ralphtool.record import change_flag, skips
+
+    try:
+        skipped = skips.list_skipped(root, change)
+    except (RalphError, OSError):
+        return {}
+    if not skipped:
+        return {}
+    import shlex  # only commands need it
+
+    flag = change_flag.build(change, root)
+    return {one: wrapping.glue(make_printable(f"`ralphtool retry {shlex.quote(one)}{flag}`")) for one in skipped}
 
 
 def _list_waiting(root: str, change: str) -> list[str]:

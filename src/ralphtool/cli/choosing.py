@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ralphtool import specs
-from ralphtool.cli import arguments
+from ralphtool.core import spelling
 from ralphtool.core.text import make_printable
-from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, UsageError
+from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, UsageError, shorten
 from ralphtool.record import overview
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal.wrapping import echo
@@ -54,6 +54,14 @@ def choose(root: str, *, may_ask: bool = True) -> str:
     return _ask(found)
 
 
+def find_next(root: str) -> str | None:
+    """The change to suggest for a run: an open one, else one that has no tasks yet or can't be read; None if all are
+    complete."""
+    known = overview.list_overviews(root)
+    runnable = _drop_scaffolds(root, [one for one in known if _has_tasks_left(one)])
+    return next((one.name for one in [*runnable, *known] if one in runnable or not one.tasks_total), None)
+
+
 def _drop_scaffolds(root: str, found: list[Overview]) -> list[Overview]:
     """Without changes that are not filled in yet, unless there are no others."""
     filled = [one for one in found if _is_filled_in(root, one.name)] if len(found) > 1 else found
@@ -74,8 +82,19 @@ def _ask(found: Sequence[Overview]) -> str:
     for number, one in enumerate(found, 1):
         left = (one.stories_total or 0) - (one.stories_done or 0)
         echo(f"  {number}  {make_printable(one.describe())}: {left} of {one.stories_total} stories open")
-    answer = click.prompt("Which one", type=arguments.WholeNumber(1, len(found)), default=1)
-    return found[answer - 1].name
+    names = [one.name for one in found]
+    chosen: str = click.prompt("Which one", default="1", value_proc=lambda answer: _parse_choice(answer.strip(), names))
+    return chosen
+
+
+def _parse_choice(answer: str, names: Sequence[str]) -> str:
+    """The name of a change, given by its number in the list or as it is. The prompt repeats after an error."""
+    if answer.isdecimal() and len(answer) < 10 and 1 <= int(answer) <= len(names):
+        return names[int(answer) - 1]
+    if answer in names:
+        return answer
+    near = spelling.suggest(answer, names, f"enter a number from 1 to {len(names)}, or a name")
+    raise click.UsageError(f"{shorten(answer)} is not in the list: {near}")
 
 
 class Chosen(NamedTuple):

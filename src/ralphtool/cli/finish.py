@@ -170,7 +170,7 @@ def _find_only_branch(repository: Repository) -> str:
         return names[0]
     if not names:
         raise ChangeNotFound("no change has a branch: `ralphtool run CHANGE` creates one")
-    raise UsageError(f"there are several changes; name one: {', '.join(names)}")
+    raise UsageError(f"there are several changes: name one ({', '.join(names)})")
 
 
 @click.command()

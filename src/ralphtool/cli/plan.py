@@ -18,7 +18,8 @@ _MOST_SUGGESTED = 4  # stories at once
 _MARKS = {"done": "x", "ready": " ", "later": " ", "waiting": "?", "skipped": "-"}
 
 
-def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> None:
+def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str], flag: str) -> None:
+    """`flag` names the change in commands, if that is needed."""
     echo(f"{_bold(plan.change)}: what a run would do. This is a dry run: nothing is changed.")
     if plan.held_by:
         echo(click.style(f"It is locked by {make_printable(plan.held_by)}, so a run can't start now.", fg="yellow"))
@@ -26,7 +27,8 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str]) -> No
         told = f"It is paused: no story is started until `ralphtool resume {plan.change}`."
         echo(click.style(make_printable(told), fg="yellow"))
     _print_part(
-        "Stories, in the order in which they would be started", [_format_story(one, plan.first) for one in plan.steps]
+        "Stories, in the order in which they would be started",
+        [_format_story(one, plan.first, flag) for one in plan.steps],
     )
     if plan.rounds and (plan.side_by_side > 1 or any(len(ids) > 1 for ids in plan.rounds)):
         _print_part("Side by side", list(_describe_rounds(plan)))
@@ -69,12 +71,12 @@ def _describe_rounds(plan: Plan) -> Iterator[str]:
         yield f"one at a time, as configured; {longest}. Use --side-by-side {most} to work on {most} at once"
 
 
-def _format_story(step: PlannedStory, first: str | None) -> str:
+def _format_story(step: PlannedStory, first: str | None, flag: str) -> str:
     remarks = ["first"] if step.id == first else []
     if step.waits_for and step.state not in ("done", "skipped"):
         remarks.append(f"waits for {', '.join(step.waits_for)}")
     if step.state == "waiting":
-        remarks.append(f'needs your answer: `ralphtool answer {step.id} "…"`')
+        remarks.append(f'needs your answer: `ralphtool answer {step.id} "…"{flag}`')
     remarks += [step.put_aside or "skipped"] if step.state == "skipped" else []
     remarks += ["optional"] if step.optional else []
     remarks += [f"attempt {step.attempts + 1}"] if step.attempts and step.state == "ready" else []

@@ -23,6 +23,7 @@ from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import RalphError, SpecError, UsageError
 from ralphtool.loop.run import StopRequest, is_finished, recover, start_recovered
 from ralphtool.loop.runners import check_runners, make_runners, register_secrets
+from ralphtool.record import change_flag
 from ralphtool.specs import remaining
 from ralphtool.views.terminal import raw, wrapping
 
@@ -255,7 +256,7 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     if as_json:
         click.echo(quickjson.dumps({**to_builtins(made), "agents": names, "trouble": "; ".join(troubles) or None}))
     else:
-        plan.print_plan(made, names, troubles)
+        plan.print_plan(made, names, troubles, change_flag.build(spec.change, root))
     return 1 if troubles else 0
 
 

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from ralphtool import agents, settings, specs
 from ralphtool.agents.program import Program
-from ralphtool.cli import detect, present_settings
+from ralphtool.cli import choosing, detect, present_settings
 from ralphtool.core import config, gate_commands, quickjson
 from ralphtool.core import project as projects
 from ralphtool.core.text import make_lines_printable, make_printable
@@ -109,7 +109,7 @@ def _initialise(found: DetectedProject, agent: str | None, *, asks: bool, yes: b
         "changes": list(found.changes),
         "gitignore": _gitignore_as_dict(ignoring, added=adds),
         **_compare_settings(found, path, is_there=is_there),
-        "next": _list_next_steps(found, chosen, uncommitted, is_there=is_there),
+        "next": _list_next_steps(found, chosen, uncommitted),
     }
 
 
@@ -148,20 +148,19 @@ def _gitignore_as_dict(ignoring: GitignoreState | None, *, added: bool) -> dict[
     return {"path": ignoring.path, "state": ignoring.state, "lines": list(ignoring.lines), "added": added}
 
 
-def _list_next_steps(
-    found: DetectedProject, agent: str | None, uncommitted: Sequence[str], *, is_there: bool
-) -> list[str]:
+def _list_next_steps(found: DetectedProject, agent: str | None, uncommitted: Sequence[str]) -> list[str]:
     steps = ["ralphtool doctor"]
     if uncommitted:
         steps.append(f'git add {shlex.join(map(_shorten_path, uncommitted))} && git commit -m "Set up ralphtool"')
-    if agent is None and not is_there:
+    if not (agent or found.agents or _list_wanted_agents(_load_settings(found)[0])):
         one = detect.first_program()
         steps.insert(0, f"install an agent, such as {one.title or one.name}: {one.package}")
     if not found.is_repository:
         steps.insert(0, "git init")
-    if not found.changes:
+    change = choosing.find_next(found.root) if found.changes else None
+    if change is None:
         steps.append('ralphtool new "What it is about"')
-    name = f" {found.changes[0]}" if len(found.changes) > 1 else ""
+    name = f" {change}" if change and len(found.changes) > 1 else ""
     return [*steps, f"ralphtool run{name} --dry-run"]
 
 
@@ -196,8 +195,12 @@ def _print_project(found: DetectedProject) -> None:
         _print_line(f"{'':9}{line}")
 
 
+def _list_wanted_agents(known: settings.Settings) -> list[str]:
+    return list(dict.fromkeys([*([known.run.agent] if known.run.agent else []), *known.run.agents]))
+
+
 def _print_agents(known: settings.Settings, installed: Sequence[str]) -> None:
-    wanted = list(dict.fromkeys([*([known.run.agent] if known.run.agent else []), *known.run.agents]))
+    wanted = _list_wanted_agents(known)
     others = [name for name in installed if name not in wanted]
     if not wanted:
         _print_line(f"{'agents':9}{_join_first(others) or 'none found'}")

@@ -189,7 +189,7 @@ def check_questions(project: DoctorContext) -> Iterator[Diagnosis]:
     waiting = [one for one in questions.list_open(project.root) if one.answer is None]
     for one in waiting[:5]:
         text = f"story {one.story} of {one.change} needs your answer"
-        command = questions.build_answer_command(one, waiting)
+        command = questions.build_answer_command(project.root, one)
         yield warning("questions", text, f"ralphtool questions, then {command}")
 
 

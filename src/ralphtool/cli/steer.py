@@ -12,7 +12,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_recorded_time
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
-from ralphtool.record import questions, run_command, steering
+from ralphtool.record import change_flag, questions, run_command, steering
 from ralphtool.views.terminal.wrapping import echo, echo_command, glue
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ def questions_command(change: str | None, as_json: bool) -> None:
         return
     if not found:
         echo("Nothing needs your answer.")
-    waiting = questions.list_open(root) if change else found
     for one in found:
-        _print_question(one, questions.build_answer_command(one, waiting))
+        _print_question(one, questions.build_answer_command(root, one))
 
 
 def _print_question(one: OpenQuestion, command: str) -> None:
@@ -107,8 +106,8 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
     root = project.find()
     targets.refuse_agents(root)
     asked = _find_question(root, story, change)
-    questions.check_answerable(asked)
-    told = _read_text(text) if text else _edit_answer(asked)
+    questions.check_answerable(root, asked)
+    told = _read_text(text) if text else _edit_answer(root, asked)
     questions.reply(root, asked, told)
     echo(f"story {make_printable(asked.story)} continues with your answer{_describe_when(root, asked.change)}")
     _suggest_run(root, asked.change)
@@ -127,17 +126,15 @@ def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
         return found[0]
     if found:
         names = ", ".join(one.change for one in found)
-        raise UsageError(
-            f"story {shorten(story)} has a question in several changes: choose one with --change ({names})"
-        )
+        raise UsageError(f"several changes have a question about story {story}: add --change NAME ({names})")
     there = ", ".join(one.story for one in waiting)
     rest = f"these stories have: {there}" if there else "nothing needs your answer"
     raise InvalidValue(f'story {shorten(story)} has no question; {rest}. To send guidance: `ralphtool guide STORY "…"`')
 
 
-def _edit_answer(asked: OpenQuestion) -> str:
+def _edit_answer(root: str, asked: OpenQuestion) -> str:
     if not sys.stdin.isatty():
-        raise UsageError(f'the answer is missing: `ralphtool answer {asked.story} "…"`')
+        raise UsageError(f"the answer is missing: `{questions.build_answer_command(root, asked)}`")
     mark = "\n\n--- Write your answer above this line. The question was: ---\n\n"
     edited = click.edit(mark + make_lines_printable(asked.text))
     return (edited or "").partition(mark.strip())[0]
@@ -164,7 +161,8 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
       ralphtool guide
     """
     root = project.find()
-    change = targets.find_change(root, change)
+    about = words[0] if len(words) == 2 or (words and clear) else None
+    change = targets.find_change_of_story(root, change, about)
     if not words and not clear:
         _print_guidance(root, change, as_json=as_json)
         return
@@ -186,10 +184,11 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
 
 def _describe_no_prompt(root: str, change: str, story: StorySummary) -> str:
     """Why there will be no next prompt for a story unless the user acts."""
-    id = story.id
+    id, flag = story.id, change_flag.build(change, root)
     if any(one.story == id and not one.answer and not one.is_done for one in questions.list_open(root, change)):
-        return f'story {id} needs your answer first: `ralphtool answer {id} "…"` (or `ralphtool retry {id}`)'
-    return f'story {id} is done; to reopen it: `ralphtool reject {id} --why "…"`' if story.done else ""
+        ways = f'`ralphtool answer {id} "…"{flag}` (or `ralphtool retry {id}{flag}`)'
+        return f"story {id} needs your answer first: {ways}"
+    return f'story {id} is done; to reopen it: `ralphtool reject {id} --why "…"{flag}`' if story.done else ""
 
 
 def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]:
@@ -205,10 +204,11 @@ def _split_words(words: Sequence[str], *, clear: bool) -> tuple[str | None, str]
 
 def _check_guidance(root: str, change: str, story: str | None, text: str) -> None:
     if story is None and text in {one.id for _, one in targets.list_stories(root, change)}:
-        raise UsageError(f'the guidance for story {text} is missing: `ralphtool guide {text} "…"`')
+        flag = change_flag.build(change, root)
+        raise UsageError(f'the guidance for story {text} is missing: `ralphtool guide {text} "…"{flag}`')
     if sum(one == story for one, _ in steering.list_guidance(root, change)) >= steering.MAX_GUIDANCE:
         about = f"story {story}" if story else "all stories"
-        command = f"ralphtool guide {story} --clear" if story else "ralphtool guide --clear"
+        command = f"ralphtool guide {f'{story} ' if story else ''}--clear{change_flag.build(change, root)}"
         raise InvalidValue(
             f"{steering.MAX_GUIDANCE} pieces of guidance for {about} already exist, the maximum: remove them first "
             f"(`{command}`)"
@@ -221,7 +221,8 @@ def _print_guidance(root: str, change: str, *, as_json: bool) -> None:
         click.echo(quickjson.dumps({"guidance": [{"story": story, "text": text} for story, text in told]}))
         return
     if not told:
-        echo(f'There is no guidance for {change} yet: `ralphtool guide "…"` adds some.')
+        command = glue(f'`ralphtool guide "…"{change_flag.build(change, root)}`')
+        echo(f"There is no guidance for {change} yet: {command} adds some.")
     for story, text in told:
         echo(f"{make_printable(f'story {story}' if story else 'all stories')}: {_shorten_line(text)}")
 
@@ -333,7 +334,7 @@ def _send_decision(
     told: Callable[[StorySummary, Sequence[StorySummary]], str],
 ) -> None:
     root = project.find()
-    change = targets.find_change(root, change)
+    change = targets.find_change_of_story(root, change, story)
     found, stories = targets.find_story(root, change, story)
     if found.done:
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")

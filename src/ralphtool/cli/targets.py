@@ -10,12 +10,13 @@ import click
 
 from ralphtool import specs
 from ralphtool.core import locks, project, spelling
+from ralphtool.core.text import make_printable
 from ralphtool.errors import InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.record import overview, questions, runs
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ralphtool.core.locks import ChangeLock
     from ralphtool.specs import Story
@@ -54,14 +55,54 @@ def find_change(root: str, change: str | None) -> str:
     """
     refuse_agents(root)
     if change is None:
-        running = [name for name in locks.list_locked_changes(root) if find_run_lock(root, name)]
-        return running[0] if len(running) == 1 else overview.find_only(root)
+        return _find_running(root) or overview.find_only(root)
     project.check_name(change, "a change's name")
     if find_run_lock(root, change) or questions.load_change_state(root, change):
         return change
     if change not in (known := overview.list_names(root)):
         raise overview.build_not_found_error(change, known)
     return change
+
+
+def find_change_of_story(root: str, change: str | None, story: str | None) -> str:
+    """The same for commands with the option `--change`. If it is needed, the error lists the changes to choose from."""
+    refuse_agents(root)
+    names = overview.list_names(root) if change is None and _find_running(root) is None else []
+    if len(names) > 1:
+        raise _build_choice_error(root, names, story)
+    return find_change(root, change)
+
+
+def _find_running(root: str) -> str | None:
+    """The change that a run works on, if there is exactly one."""
+    running = [name for name in locks.list_locked_changes(root) if find_run_lock(root, name)]
+    return running[0] if len(running) == 1 else None
+
+
+def _build_choice_error(root: str, names: Sequence[str], story: str | None) -> UsageError:
+    branches = branch.Branches(root)
+    known = {name: stories for name in names if (stories := _list_open_stories(root, name, branches)) is not None}
+    having = [name for name, stories in known.items() if any(story in (id, one.id) for id, one in stories)]
+    if len(having) > 1:
+        return _build_shared_error(story or "", having)
+    if having:
+        return UsageError(
+            f"there are several changes: add --change {having[0]}, the only open one with a story {story}"
+        )
+    return UsageError(f"there are several changes: add --change NAME ({', '.join(known or names)})")
+
+
+def _list_open_stories(root: str, change: str, branches: branch.Branches) -> Stories | None:
+    """None if the change is finished or can't be read."""
+    with suppress(RalphError):
+        stories = list_stories(root, change)
+        is_begun = branches.has(change) or questions.load_change_state(root, change).get("stories")
+        return stories if is_begun or not all(one.done for _, one in stories) else None
+    return None
+
+
+def _build_shared_error(story: str, changes: Iterable[str]) -> UsageError:
+    return UsageError(f"several changes have a story {make_printable(story)}: add --change NAME ({', '.join(changes)})")
 
 
 Stories = list[tuple[str, "StorySummary"]]  # with their ids in the history
@@ -88,15 +129,27 @@ def find_story(root: str, change: str, name: str) -> tuple[StorySummary, Sequenc
 
 def build_unknown_error(name: str, known: Mapping[str, Stories], *, or_attempt: bool = False) -> StoryNotFound:
     """No story of these changes has this name; with `or_attempt`, the name of an attempt would also have been valid."""
+    if name in known:
+        return _build_change_error(name, known, or_attempt=or_attempt)
     what = f"{'no story and no attempt' if or_attempt else 'no story'} {shorten(name)}"
     ids = [id for stories in known.values() for prd_id, one in stories for id in (one.id, prd_id)]
-    near = spelling.suggest(name, ids)
+    near = spelling.suggest_id(name, ids)
+    if or_attempt and not near:
+        near = spelling.suggest_id(name.rpartition("-")[0], ids)  # without the number of the attempt
     more = f"{'. `ralphtool attempts` lists the attempts' if or_attempt else ''}{near and f'; {near}'}"
     if len(known) != 1:
         return StoryNotFound(f"there is {what}; `ralphtool show CHANGE` lists the stories of a change{more}")
     [(change, stories)] = known.items()
     there = ", ".join(one.id for _, one in stories[:20])
     return StoryNotFound(f"{change} has {what}; its stories are {there or 'none'}{more}")
+
+
+def _build_change_error(change: str, known: Mapping[str, Stories], *, or_attempt: bool) -> StoryNotFound:
+    """The name of a change was given in place of a story."""
+    there = ", ".join(one.id for _, one in known[change][:20])
+    option = f" (with --change {change})" if len(known) > 1 else ""
+    more = ", or an attempt of `ralphtool attempts`" if or_attempt else ""
+    return StoryNotFound(f"{change} is a change: name one of its stories, {there or 'none yet'}{option}{more}")
 
 
 def build_no_attempt_error(root: str, name: str, change: str | None, prd_id: str | None) -> RalphError:
@@ -113,8 +166,7 @@ def find_prd_id(root: str, name: str, change: str | None) -> str | None:
     if len(found) > 1:
         running = [one for one in found if find_run_lock(root, one)]
         if len(running) != 1:
-            names = ", ".join(found)
-            raise UsageError(f"several changes have a story {shorten(name)}: choose one with --change ({names})")
+            raise _build_shared_error(name, found)
         return found[running[0]]
     return next(iter(found.values()), None)
 

@@ -20,3 +20,13 @@ def suggest(wrong: str, right: "Iterable[str]", otherwise: str = "") -> str:
     """The part of a message after its colon: the nearest word, else the other text."""
     near = find_nearest(wrong, right)
     return f"did you mean {near}?" if near else otherwise
+
+
+def suggest_id(wrong: str, right: "Iterable[str]") -> str:
+    """The same for ids of stories. Ids with other numbers look alike, but are about something else."""
+    numbers = _list_numbers(wrong)
+    return suggest(wrong, [one for one in right if _list_numbers(one) == numbers])
+
+
+def _list_numbers(id: str) -> list[int]:
+    return [int(one) for one in "".join(char if char.isdecimal() else " " for char in id[:80]).split()]

@@ -70,8 +70,8 @@ def _plan_receipt(change: Change, said: SteeringCommand, story: Story) -> Decisi
         return DecisionPlan(story=story, said=said, text=f"{name} was ticked by you: there is nothing to accept")
     if said.entry and said.entry != state.entry:
         raise InvalidValue(
-            f"{name} is already done with another attempt: reject that first (ralphtool reject {story.id}), then "
-            f"accept {said.entry}"
+            f"{name} is already done with another attempt: reject that first (`ralphtool reject "
+            f"{story.id}{change.change_flag()}`), then accept {said.entry}"
         )
     claim = change.read_receipts().get(story.id)
     if claim and claim.state != "unproven":
@@ -182,13 +182,14 @@ def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:
 def _plan_rejection(change: Change, said: SteeringCommand, story: Story, *, is_done: bool) -> DecisionPlan:
     name = f"story {story.id} of {change.name}"
     if not is_done:
-        text = f"{name} is not done: there is nothing to reject"
-        return DecisionPlan(story=story, said=said, text=f'{text} (to send guidance: `ralphtool guide {story.id} "…"`)')
+        command = f'ralphtool guide {story.id} "…"{change.change_flag()}'
+        raise InvalidValue(f"{name} is not done: there is nothing to reject (to send guidance: `{command}`)")
     if change.workspace.branch and not change.has_checkpoint(story):
         raise InvalidValue(f"{name} was ticked by you, so there is no work to revert: untick its boxes instead")
     if said.entry and said.entry != change.change_state.story(story.id).entry:
         raise InvalidValue(
-            f"{name} is not done with {said.entry}: `ralphtool reject {story.id}` reverts its current attempt"
+            f"{name} is not done with {said.entry}: `ralphtool reject {story.id}{change.change_flag()}` reverts its "
+            "current attempt"
         )
     known = change.change_state.story(story.id).proof
     taken = change.workspace.revert(story.id, change.ref, known.commit if known else None)

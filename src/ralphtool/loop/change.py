@@ -14,7 +14,7 @@ from ralphtool.core import session
 from ralphtool.errors import ChangeNotFound, RalphError, SpecError, shorten
 from ralphtool.history import analyzer
 from ralphtool.loop import acceptance, plan_edits
-from ralphtool.record import change_state, questions, receipts, steering
+from ralphtool.record import change_flag, change_state, questions, receipts, steering
 from ralphtool.specs import remaining
 from ralphtool.workspace.git import Repository
 
@@ -74,10 +74,9 @@ class Change:
         """The context from earlier attempts at the story."""
         return analyzer.look_back(self.history, self.prd_id(story), self.change_state.story(story).since)
 
-    def has_others(self) -> bool:
-        """Whether there are other changes, so that this one must be named."""
-        roots = {self.root, self.workspace.root}  # a box or worktree has no changes that are not committed
-        return any(place.change != self.name for root in roots for place in specs.find_all(root))
+    def change_flag(self) -> str:
+        """The option that names this change in a suggested command; empty if there is no other change."""
+        return change_flag.build(self.name, *{self.root, self.workspace.root})
 
     def spec_flag(self) -> str:
         """The option that a command line needs to find the change; empty if it finds it without."""

@@ -126,7 +126,8 @@ class Listener:
     def _tell_unread(self, *, is_over: bool) -> None:
         """Guidance that arrives during the last attempt leads to a notice that no other attempt will read it."""
         if not self._unread.is_empty:
-            self._change.notices += self._unread.drain(self._change.list_outlooks(), is_over=is_over)
+            outlooks, flag = self._change.list_outlooks(), self._change.change_flag()
+            self._change.notices += self._unread.drain(outlooks, flag, is_over=is_over)
 
 
 def _version(path: str) -> int:

@@ -230,7 +230,7 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
             "What is missing": missing if check.is_real else fence_visible(missing),
             "Why you are asked": why,
             **_describe_meeting(change.change_state.story(story.id).met),
-            **_describe_changed_tests(iteration),
+            **_describe_changed_tests(change, iteration),
             "What was tried": fence_visible("\n".join([*tried, now])),
         },
         is_done=iteration.is_done,
@@ -243,12 +243,13 @@ def _describe_meeting(met: str) -> dict[str, str]:
     return {"Conflict with other work": fence_visible(met)} if met else {}
 
 
-def _describe_changed_tests(iteration: Iteration) -> dict[str, str]:
+def _describe_changed_tests(change: Change, iteration: Iteration) -> dict[str, str]:
     """What a person needs to decide about tests that were changed."""
-    proof, id = iteration.report.proof, iteration.story.id
+    proof = iteration.report.proof
     sections = {"How the tests changed": fence_visible(proof.test_diff)} if proof and proof.test_diff else {}
     if iteration.verdict.asks:
-        say = f"`ralphtool accept {id}` if it is correct as it is, `ralphtool reject {id} --why …` if it is not."
+        about = f"{iteration.story.id}{change.change_flag()}"
+        say = f"`ralphtool accept {about}` if it is correct as it is, `ralphtool reject {about} --why …` if it is not."
         sections["Your options"] = say
     elif iteration.verdict.lost:
         sections["Your options"] = f"`ralphtool accept {iteration.assignment.entry}` accepts the attempt as it is."

@@ -40,7 +40,7 @@ def take_up(change: Change) -> bool:
     start = change.workspace.publish_plan(merged, message, note)
     _apply(change, merged.edit, start)
     change.workspace.begin(None)
-    if text := merged.edit.describe(change.name):
+    if text := merged.edit.describe(change.name, change.change_flag()):
         rows = list_stories(change.root, change.spec)
         change.events.append(
             PlanEdited(text=text, stories=rows, renumbered=merged.edit.renamed, commit=change.workspace.tip)

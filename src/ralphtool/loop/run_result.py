@@ -54,7 +54,7 @@ def conclude(
         stories=rows,
         tip=tip,
         spent=Totals(**spent),
-        next=tuple(_list_advice(change, rows, is_done=is_done)),
+        next=tuple(_list_advice(change, stories, rows, is_done=is_done)),
     )
 
 
@@ -132,10 +132,13 @@ def _add_gates(spent: Totals, gates: Sequence[Gate]) -> Totals:
 # --- advice -----------------------------------------------------------------------------------------
 
 
-def _list_advice(change: Change, rows: Sequence[StoryAfter], *, is_done: bool) -> Iterator[NextStep]:
-    named = f" --change {change.name}" if change.has_others() else ""
-    yield from advice.advise_on_stories(change.name, rows, named, change.change_state.stories)
-    if not is_done:
+def _list_advice(
+    change: Change, stories: Sequence[Story], rows: Sequence[StoryAfter], *, is_done: bool
+) -> Iterator[NextStep]:
+    flag, depends_on = change.change_flag(), {story.id: story.depends_on for story in stories}
+    yield from advice.advise_on_stories(change.name, rows, flag, change.change_state.stories)
+    yield from advice.advise_on_needed(rows, depends_on, flag)
+    if not is_done and advice.can_continue(rows, depends_on):
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
-    elif change.workspace.branch:
+    elif change.workspace.branch and (is_done or any(row.commit for row in rows)):
         yield from advice.advise_on_branch(Repository.find(change.root), change.name)

@@ -38,30 +38,30 @@ class UnreadGuidance:
     def is_empty(self) -> bool:
         return not self._commands
 
-    def drain(self, outlooks: Mapping[str, StoryOutlook], *, is_over: bool) -> list[str]:
-        """The notices to report now; each piece of guidance is mentioned once."""
+    def drain(self, outlooks: Mapping[str, StoryOutlook], flag: str, *, is_over: bool) -> list[str]:
+        """The notices to report now; each piece of guidance is mentioned once. `flag` names the change in commands."""
         told: list[str] = []
         for story in dict.fromkeys(one.story for one in self._commands):
-            if text := explain_unread(story, outlooks, is_over=is_over):
+            if text := explain_unread(story, outlooks, flag, is_over=is_over):
                 told.append(text)
                 self._commands = [one for one in self._commands if one.story != story]
         return told
 
 
-def explain_unread(story: str | None, outlooks: Mapping[str, StoryOutlook], *, is_over: bool) -> str:
+def explain_unread(story: str | None, outlooks: Mapping[str, StoryOutlook], flag: str, *, is_over: bool) -> str:
     """Why no attempt gets the guidance, and what to do; empty while one may still get it."""
     if story is None:
         return _explain_unread_by_all(outlooks) if is_over else ""
     unread = f"no attempt has used your last guidance for story {story}"
     match outlooks.get(story):
         case "done":
-            again = f'`ralphtool reject {story} --why "…"` reopens it'
+            again = f'`ralphtool reject {story} --why "…"{flag}` reopens it'
             return f"{unread}: it is done; if that matters, {again}"
         case "waiting":
-            ways = f'answer its question (`ralphtool answer {story} "…"`) or run `ralphtool retry {story}`'
+            ways = f'answer its question (`ralphtool answer {story} "…"{flag}`) or run `ralphtool retry {story}{flag}`'
             return f"{unread}, and none will until you {ways}: it is kept for that"
         case "skipped":
-            return f"{unread}, and none will while it is skipped: `ralphtool retry {story}` starts one that does"
+            return f"{unread}, and none will while it is skipped: `ralphtool retry {story}{flag}` starts one that does"
         case "open" if is_over:
             return f"{unread}: it is kept for the next run"
     return ""

@@ -67,8 +67,28 @@ def _advise_on_story(row: StoryAfter, named: str, state: StoryState | None) -> I
         yield NextStep(say=f"try story {id} again", run=f"ralphtool retry {id}{named}")
 
 
+def advise_on_needed(
+    rows: Sequence[StoryAfter], depends_on: Mapping[str, Sequence[str]], named: str
+) -> Iterator[NextStep]:
+    """The optional stories that were skipped, although others wait for them."""
+    needed = {id for row in rows if row.state != "done" for id in depends_on.get(row.id, ())}
+    for row in rows:
+        if row.state == "skipped" and row.optional and row.id in needed:
+            yield NextStep(say=f"try story {row.id} again", run=f"ralphtool retry {row.id}{named}")
+
+
+def can_continue(rows: Sequence[StoryAfter], depends_on: Mapping[str, Sequence[str]]) -> bool:
+    """Whether another run could work on a story as it is: not if all that are left are skipped, or wait for those."""
+    held = {row.id for row in rows if row.state == "skipped"}
+    left = {row.id for row in rows if row.state != "done"} - held
+    while more := {id for id in left if held.intersection(depends_on.get(id, ()))}:
+        held |= more
+        left -= more
+    return bool(left)
+
+
 def advise_on_branch(repository: Repository | None, change: str) -> Iterator[NextStep]:
-    """Every story is done, and the work is on the branch of the change."""
+    """Every story is done or skipped, and the work is on the branch of the change."""
     is_all_new = repository is not None and not repository.resolve(layout.BASE + change)  # there was no commit before
     since = "" if is_all_new else "HEAD.."
     yield NextStep(say="review the work", run=f"git log -p {since}{layout.branch(change)}")

@@ -9,6 +9,7 @@ from ralphtool import specs
 from ralphtool.core import files, layout, locks, quickjson, spelling
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.judging.proof_words import count_states
+from ralphtool.record import skips
 from ralphtool.specs import titles
 from ralphtool.workspace import branch
 
@@ -39,7 +40,7 @@ def find_only(root: str) -> str:
             'there are no changes here: `ralphtool new "Add login"` creates one, and `ralphtool list` shows where '
             "ralphtool looks for them"
         )
-    raise UsageError(f"there are several changes; name one (or use --change NAME): {', '.join(found)}")
+    raise UsageError(f"there are several changes: name one ({', '.join(found)})")
 
 
 # --- progress ---------------------------------------------------------------------------------------
@@ -63,6 +64,7 @@ class Overview:
         self.proofs: dict[str, int] = {}  # the number of done stories for each proof state
         self.waiting = 0  # the number of stories that need an answer to be done
         self.doubted = 0  # the number of done stories with a question: they are not proven
+        self.skipped = 0  # the number of stories that are not done, and that no run works on
         self.problem: str | None = None
         self.warnings: list[str] = []
 
@@ -117,6 +119,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             stories = read.stories(completed)
             one.warnings = specs.list_warnings(read)
         one.count(stories, completed if lock else ())
+        one.skipped = _count_skipped(root, place.change, stories)
         is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
         _add_state(one, root, stories, is_begun=is_begun)
     except RalphError as error:
@@ -132,6 +135,15 @@ def _build_run_command(root: str, change: str) -> str:
     from ralphtool.record import run_command  # only a run that died needs it
 
     return run_command.build_located(root, change)
+
+
+def _count_skipped(root: str, change: str, stories: Sequence[Story]) -> int:
+    """0 if the state can't be read: `ralphtool doctor` says why."""
+    try:
+        skipped = skips.list_skipped(root, change)
+    except RalphError:
+        return 0
+    return sum(not story.done and story.id in skipped for story in stories)
 
 
 def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: bool) -> None:

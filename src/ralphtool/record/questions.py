@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout, project, sender
 from ralphtool.errors import InvalidValue, UnsafePath
-from ralphtool.record import steering
+from ralphtool.record import change_flag, steering
 from ralphtool.record.person_text import LONGEST as LONGEST
 from ralphtool.record.person_text import check_text as check_text
 from ralphtool.record.plain_state import load_change_state as load_change_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
 _MOST = 1 << 20  # bytes of a question with its answer
@@ -167,16 +167,14 @@ def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
     return [one for name in ([change] if change else _list_changes(root)) for one in _list_of_change(root, name)]
 
 
-def build_answer_command(one: OpenQuestion, others: Sequence[OpenQuestion]) -> str:
-    """Names the change only if several have a question of a story with that id. A done story has two commands."""
+def build_answer_command(root: str, one: OpenQuestion) -> str:
+    """A done story has two commands."""
     import shlex  # only messages need it
 
-    is_shared = any(other.story == one.story and other.change != one.change for other in others)
-    option = f" --change {shlex.quote(one.change)}" if is_shared else ""
+    story, flag = shlex.quote(one.story), change_flag.build(one.change, root)
     if one.is_done:
-        story = shlex.quote(one.story)
-        return f'ralphtool accept {story}{option}, or ralphtool reject {story} --why "…"{option}'
-    return f'ralphtool answer {shlex.quote(one.story)} "…"{option}'
+        return f'ralphtool accept {story}{flag}, or ralphtool reject {story} --why "…"{flag}'
+    return f'ralphtool answer {story} "…"{flag}'
 
 
 def _list_changes(root: str) -> list[str]:
@@ -201,7 +199,7 @@ def _list_of_change(root: str, change: str) -> Iterator[OpenQuestion]:
 
 def reply(root: str, question: OpenQuestion, text: str) -> None:
     """Writes an answer below the question: the current run applies it, or else the next one."""
-    check_answerable(question)
+    check_answerable(root, question)
     told = check_text(text)
     with turn(question.path):
         if not any(one.path == question.path for one in list_open(root, question.change)):
@@ -211,10 +209,11 @@ def reply(root: str, question: OpenQuestion, text: str) -> None:
         files.rewrite(question.path, lambda data: data.rstrip() + b"\n\n" + marked.encode() + b"\n")
 
 
-def check_answerable(question: OpenQuestion) -> None:
+def check_answerable(root: str, question: OpenQuestion) -> None:
     if question.is_done:
+        flag = change_flag.build(question.change, root)
         raise InvalidValue(
             f"story {question.story} is done, but not proven, so it needs a decision: accept it as it is (`ralphtool "
-            f"accept {question.story}`), or reject it, which reverts its work and puts your reason in the next prompt "
-            f'(`ralphtool reject {question.story} --why "…"`)'
+            f"accept {question.story}{flag}`), or reject it, which reverts its work and puts your reason in the next "
+            f'prompt (`ralphtool reject {question.story} --why "…"{flag}`)'
         )

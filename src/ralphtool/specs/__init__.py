@@ -508,7 +508,7 @@ def find_story(stories: "Iterable[Story]", id: str) -> Story:
     from ralphtool.core import spelling
 
     ids = [story.id for story in known]
-    near = spelling.suggest(id, ids)
+    near = spelling.suggest_id(id, ids)
     raise StoryNotFound(
         f"the change has no story {shorten(id)}; its stories are {', '.join(ids) or 'none'}{near and f'; {near}'}"
     )

@@ -38,8 +38,8 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
             self.added or self.removed or self.reworded or self.reopened or self.changed_when_done or self.renamed
         )
 
-    def describe(self, change: str) -> str:
-        """One line for people; empty if no story has changed."""
+    def describe(self, change: str, flag: str = "") -> str:
+        """One line for people; empty if no story has changed. `flag` names the change in a command, if needed."""
         parts = [
             ("new", self.added),
             ("removed", self.removed),
@@ -50,7 +50,7 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
         told = "; ".join(f"{what}: {_name(ids)}" for what, ids in parts if ids)
         asked = (
             f"{'; ' if told else ''}already done before you reworded it: {_name(self.changed_when_done)} "
-            f"(`ralphtool reject {self.changed_when_done[0]}` reopens it)"
+            f"(`ralphtool reject {self.changed_when_done[0]}{flag}` reopens it)"
             if self.changed_when_done
             else ""
         )

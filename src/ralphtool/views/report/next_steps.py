@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ralphtool.core import layout
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
-from ralphtool.record import advice, overview, run_command
+from ralphtool.record import advice, change_flag, run_command
 from ralphtool.record.event_parts import NextStep, StoryAfter
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import ReportStep
@@ -90,8 +90,9 @@ def _list_new_steps(
 ) -> list[NextStep]:
     """What the run would advise if it ended now."""
     rows = [_build_row(one) for one in stories]
-    steps = list(advice.advise_on_stories(run.change, rows, _name_change(run), made.stories))
-    if all(row.state == "done" or row.optional for row in rows):
+    flag = change_flag.build(run.change, run.root)
+    steps = list(advice.advise_on_stories(run.change, rows, flag, made.stories))
+    if all(row.state == "done" or row.optional for row in rows) or not advice.can_continue(rows, {}):
         return [*steps, *_advise_on_branch(run)]
     if run.state == "died":
         return steps  # `_list_continuations` adds how to continue
@@ -104,13 +105,6 @@ def _build_row(story: ReportStory) -> StoryAfter:
     state = "open" if story.state == "failed" and not counted else story.state  # it has nothing to explain
     entry = counted[-1] if counted else None
     return StoryAfter(id=story.id, state=state, optional=story.optional, proof=story.proof, entry=entry)
-
-
-def _name_change(run: RunSummary) -> str:
-    try:
-        return f" --change {run.change}" if len(overview.list_names(run.root)) > 1 else ""
-    except (RalphError, OSError):
-        return f" --change {run.change}"
 
 
 def _advise_on_branch(run: RunSummary) -> Iterator[NextStep]:

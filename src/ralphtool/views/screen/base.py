@@ -214,7 +214,7 @@ class Page(Screen[None]):
         if not asked:
             raise InvalidValue("No question needs your answer.")
         one = asked[0]
-        questions.check_answerable(one)
+        questions.check_answerable(self.root, one)
         dialog = TextDialog(f"{one.story}. {one.title} needs your answer", _render_question(one), "your answer")
         self.open_dialog(dialog, lambda text: self._send_answer(one, text))
 

@@ -70,6 +70,9 @@ def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
     )
     if words:
         yield f"{', '.join(words)}: {glue('`ralphtool questions`')}", {"fg": "yellow"}
+    if one.skipped:
+        told = pluralize(one.skipped, "story is skipped", "stories are skipped")
+        yield f"{told}: {glue(make_printable(f'`ralphtool show {one.name}`'))}", {"dim": True}
 
 
 def _format_progress(one: Overview) -> str:
@@ -126,9 +129,9 @@ def print_change(
     holder: str | None,
     receipts: Mapping[str, Receipt],
     ticked: Collection[str] = (),
-    waiting: Collection[str] = (),
+    remarks: Mapping[str, str] | None = None,
 ) -> None:
-    """`ticked` are the tasks that a working agent has ticked, `waiting` the stories that need an answer."""
+    """`ticked` are the tasks that a working agent has ticked, `remarks` are about stories that are not done."""
     title = titles.find_title(spec)
     name = f"{title} ({spec.change})" if title else spec.change
     echo(f"{click.style(make_printable(name), bold=True)}  ({spec.adapter}, {_shorten_path(spec.path)})")
@@ -137,7 +140,7 @@ def print_change(
         echo(f"\nNo tasks yet: write them as {remaining.describe_task(spec)}.")
     done = {story.id for story in stories if story.done}
     for story in stories:
-        _print_story(story, ticked, done, needs_answer=story.id in waiting and not story.done)
+        _print_story(story, ticked, done, "" if story.done else (remarks or {}).get(story.id, ""))
         if story.id in receipts:
             for line in render_receipt(receipts[story.id]):
                 echo(f"    {line}", 12)
@@ -147,7 +150,7 @@ def print_change(
         echo(click.style(f"Warning: {make_printable(text)}", fg="yellow"))
 
 
-def _print_story(story: Story, ticked: Collection[str], done_stories: Collection[str], *, needs_answer: bool) -> None:
+def _print_story(story: Story, ticked: Collection[str], done_stories: Collection[str], remark: str) -> None:
     tasks = [(task, task.done or task.id in ticked) for task in story.tasks]
     notes = ["optional"] if story.optional and "optional" not in story.title.lower() else []
     if story.put_aside:
@@ -156,8 +159,8 @@ def _print_story(story: Story, ticked: Collection[str], done_stories: Collection
         notes.append("no tasks")
     if awaited := [make_printable(id) for id in story.depends_on if id not in done_stories and not story.done]:
         notes.append(f"waits for {', '.join(awaited)}")
-    if needs_answer:
-        notes.append("needs your answer: `ralphtool questions`")
+    if remark:
+        notes.append(remark)
     note = f"  ({'; '.join(notes)})" if notes else ""
     count = click.style(f"{sum(done for _, done in tasks)}/{len(tasks)}", dim=True)
     title = click.style(f"{make_printable(story.id)}. {make_printable(story.title)}", bold=True)
