@@ -45,7 +45,7 @@ def _read_text(words: Sequence[str]) -> str:
 @_CHANGE
 @_JSON
 def questions_command(change: str | None, as_json: bool) -> None:
-    """List the questions that need your answer: the story, what is missing, and how to answer.
+    """List the questions that need your answer: the story, what is missing or what happened, and how to answer.
 
     \b
     Examples:

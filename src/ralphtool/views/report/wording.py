@@ -16,6 +16,7 @@ from ralphtool.core.amounts import (
     pluralize,
 )
 from ralphtool.views import look
+from ralphtool.views.terminal import phrases
 from ralphtool.views.terminal.phrases import ACTIONS
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def describe_decision(attempt: ReportAttempt) -> str:
 
 
 def name_guidance(attempt: ReportAttempt) -> str:
-    return "what is missing" if attempt.decision.action == "manual" else "guidance for the next attempt"
+    return phrases.name_guidance(attempt.decision.action, attempt.status)
 
 
 def list_failure_reasons(story: ReportStory) -> list[str]:
