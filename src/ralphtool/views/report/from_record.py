@@ -83,8 +83,8 @@ _TIMES = ("max_time", "timeout", "silence")
 _BEGINNINGS = {
     "running": "Still running: ",
     "paused": "Paused: ",
-    "died": "It died: ",
-    "interrupted": "Interrupted: ",
+    "died": "The run died; ",
+    "interrupted": "The run was interrupted; ",
 }
 
 

@@ -89,6 +89,11 @@ def build_diff_command(attempt: ReportAttempt) -> str:
     return f"ralphtool diff {shlex.quote(attempt.entry)}" if is_there else ""
 
 
+def build_title(facts: Facts) -> str:
+    """As in `add-login: the run died; 5 of 6 stories are done`."""
+    return f"{facts.title}: {facts.verdict[:1].lower()}{facts.verdict[1:]}"
+
+
 def describe_time(facts: Facts) -> str:
     """As in `7 h 42 min, from Sun 1 Mar 2026, 22:00 UTC to 05:42`."""
     end = format_time_of_day(facts.ended) if facts.seconds < 86_400 else format_day_and_time(facts.ended)
