@@ -100,6 +100,11 @@ Below `TMPDIR` (else `/tmp`), readable by you alone:
 | path | what it is |
 |---|---|
 | `ralph/sessions/SESSION.json` | a session of the [agent's commands](agent-commands.md) |
+| `ralph/projects/SESSION@TIME` | the project that a session began in: agents change folders |
+| `ralph/kept-SESSION/` | copies of ralphtool's own files, while an agent works |
+| `ralph/screen/CHANGE-….log` | the output of a run that the screen or the web page started |
+| `ralph/web/PROJECTS.token` | the key of the [web page](web.md) |
+| `ralph/gemini/…` | links to your settings, for Gemini CLI |
 | `ralph/logs/bug-PID.log` | details for a bug report: [exit code 3](exit-codes.md#exit-codes) |
 | `ralphtool/CHANGE-learnings.md` | free-form notes of agents; `ralphtool learnings` shows them |
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "docs/tutorial.md", ROOT / "docs/second-day.md")
-HOME = "/home/me/shop"
+HOME = "/home/me"
 _LONGEST = 900  # seconds for a command
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"\A# (\S+\.\w+)\n")
@@ -105,7 +105,8 @@ class Shell:
             output.seek(self._at)
             data = output.read()
         self._at += len(data)
-        return data.decode().replace(os.path.realpath(where), HOME).replace(str(where), HOME), where
+        shown = f"{HOME}/{where.name}"
+        return data.decode().replace(os.path.realpath(where), shown).replace(str(where), shown), where
 
     def close(self) -> None:
         self._commands.close()

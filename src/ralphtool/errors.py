@@ -173,11 +173,14 @@ _ADVICE = {
     errno.EIO: "the disk reported a fault: check it, then run the command again",
 }
 
+_ADVICE_ON_PATH = "check what is at that path and run the command again"
+_ADVICE_ELSE = "run the command again; if it fails again, `ralphtool doctor` may find the cause"
+
 
 def from_os_error(error: OSError) -> IoError:
     """The only place where system errors become messages for people."""
     where = f"{error.filename}: " if error.filename else ""
-    advice = _ADVICE.get(error.errno or 0, "fix that and run the command again")
+    advice = _ADVICE.get(error.errno or 0, _ADVICE_ON_PATH if where else _ADVICE_ELSE)
     return IoError(f"{where}{error.strerror or error}; {advice}")
 
 

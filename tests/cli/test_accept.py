@@ -294,13 +294,20 @@ def test_later_stories_that_changed_the_same_lines_are_reopened_too(lab: Lab) ->
              default=[{"run": "echo {story} > shared.txt"}, *DONE])  # fmt: skip
     lab.loop()
     told = lab.run("reject", "1", "--why", "wrong")
-    assert "stories that build on it are reverted and open again too: 3" in told.stdout, told.stderr
+    assert "stories that changed the same lines are reverted and open again, too: 3" in told.stdout, told.stderr
     assert (on_branch(lab, "shared.txt"), on_branch(lab, "other.txt")) == ("", "x")
     assert trailers(lab, "Ralph-Rejected") == ["3", "1"], "the newest first"
     assert tasks(lab).count("[x]") == 1
     assert "story 1, which you rejected" in str(state_of(lab, "3").decision)
     lab.loop()
     assert lab.checkpoints() == ["1", "2", "3", "1", "3"]
+
+
+def test_the_stories_that_are_open_again_are_listed_in_the_order_of_the_plan(lab: Lab) -> None:
+    lab.repository(THREE)
+    lab.play(default=[{"run": "echo {story} > shared.txt"}, *DONE])
+    lab.loop()
+    assert "are reverted and open again, too: 2, 3" in lab.run("reject", "1", "--why", "wrong").stdout
 
 
 def test_marks_in_one_line_do_not_conflict(lab: Lab) -> None:

@@ -196,6 +196,14 @@ def test_git_that_is_in_the_middle_of_something(well: Lab) -> None:
     assert "has no user name and email" in nameless
 
 
+def test_a_merge_matters_to_finish_in_every_workspace(well: Lab) -> None:
+    well.write(".git/MERGE_HEAD", well.git("rev-parse", "HEAD") + "\n")
+    result = examined(well)
+    [busy] = troubles(result, "git")
+    assert "(MERGE_HEAD): until it ends, `ralphtool finish` refuses" in busy
+    assert result.exit_code == 0, "the next run works in a box or a worktree"
+
+
 def test_locks_held_by_nobody(well: Lab) -> None:
     gone = {"pid": 2**22 + 5, "start_time": "0", "machine": ""}
     code = "import json; from ralphtool.core import locks; print(json.dumps(locks.describe_process()))"

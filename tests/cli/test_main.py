@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pty
 import re
 import subprocess
+from pathlib import Path
 
 import pytest
 from patience import PATIENCE
 from project import COMMAND, Ralph
 
 from ralphtool import __version__
+from ralphtool.core import crashlog
+from ralphtool.errors import from_os_error
 
 PRD = (
     '{"branchName": "ralph/orders", "userStories": [{"id": "US-1", "title": "See", "acceptanceCriteria": ["a", "b"]}]}'
@@ -260,3 +264,18 @@ def test_a_wrong_command_line_is_one_object_with_json(ralph: Ralph, words: list[
     assert (error.exit_code, error.stdout, error.code) == (2, "", "USAGE")
     assert told in error.stderr
     assert "Usage: " in ralph.run(*words).stderr
+
+
+@pytest.mark.parametrize("path", ["notes.txt", None])
+def test_an_unusual_error_of_the_system_says_what_can_be_done(path: str | None) -> None:
+    told = str(from_os_error(OSError(errno.ENOTDIR, "Not a directory", path)))
+    assert "fix that" not in told
+    assert ("check what is at that path" in told) == (path is not None)
+    assert ("`ralphtool doctor`" in told) == (path is None)
+
+
+def test_a_bug_claims_nothing_about_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have come after some were written."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    told = crashlog.report(KeyError("x"), ["run"])
+    assert re.fullmatch(r"KeyError in ralphtool itself: this is a bug in ralphtool\. Please report it with \S+", told)

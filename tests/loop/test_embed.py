@@ -80,8 +80,8 @@ def watch(seen: list[str], record: str) -> Iterator[None]:
 
 def test_an_error_ends_the_record_and_goes_to_the_caller(project: Any) -> None:
     seen: list[str] = []
-    project.write(".git/MERGE_HEAD", f"{project.git('rev-parse', 'HEAD')}\n")
-    with pytest.raises(errors.RalphError, match="merge"):
+    project.write(".git/index", "damaged")
+    with pytest.raises(errors.RalphError, match="index"):
         run.start(str(project.root), "add-login", viewer=partial(watch, seen))
     assert seen == ["run_started", "notice", "run_ended"]
 

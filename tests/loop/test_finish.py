@@ -217,6 +217,32 @@ def test_a_file_where_the_branch_has_a_folder_changes_nothing(lab: Lab) -> None:
     assert everything(lab) == before
 
 
+def test_the_files_that_conflict_are_named_in_one_line(lab: Lab) -> None:
+    """Of five: staged, edited, untracked, and one each that is edited elsewhere or not changed by the branch."""
+    lab.repository()
+    text = "".join(f"{number}\n" for number in range(20))
+    for name in ("a.txt", "b.txt", "fits.txt", "own.txt"):
+        lab.write(name, text)
+    lab.git("add", "--all", "--", ":!.ralph")
+    lab.git("commit", "--quiet", "--message=files")
+    steps: list[dict[str, Any]] = [
+        {"write": f"{name}.txt", "text": f"work\n{text}"} for name in ("a", "b", "c", "fits")
+    ]
+    lab.play(default=[*steps, *DONE])
+    assert lab.loop().exit_code == 0
+    for name in ("a.txt", "b.txt", "c.txt", "own.txt"):
+        lab.write(name, f"mine\n{text}")
+    lab.write("fits.txt", f"{text}mine\n")
+    lab.git("add", "a.txt", "fits.txt")
+    before = everything(lab)
+    told = squash(lab).stderr
+    assert told == (
+        "Error: your uncommitted changes in a.txt, b.txt, c.txt conflict with ralph/add-login: commit or stash them, "
+        "and try again. Nothing was changed\n"
+    )
+    assert everything(lab) == before
+
+
 def test_a_branch_of_the_users_that_moved_on_gets_the_work_on_top(done: Lab) -> None:
     done.write("newer.txt", "newer\n")
     done.git("add", "newer.txt")

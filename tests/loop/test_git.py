@@ -313,6 +313,40 @@ def test_the_user_is_on_the_branch(lab: Lab) -> None:
     assert (lab.root / "2.txt").exists()
 
 
+def begin_merge(lab: Lab) -> None:
+    for branch, text in (("other", "b"), ("main", "c")):
+        lab.git("switch", "--quiet", *([] if branch == "main" else ["--create"]), branch)
+        lab.write("README.md", text)
+        lab.git("commit", "--quiet", "--all", f"--message={branch}")
+    lab.git("merge", "other", check=False)
+    assert (lab.root / ".git/MERGE_HEAD").exists()
+
+
+@pytest.mark.parametrize("has_run", [False, True])
+def test_a_run_that_a_merge_refuses_leaves_no_lock_and_no_record(lab: Lab, *, has_run: bool) -> None:
+    lab.repository().play(default=DONE)
+    if has_run:
+        assert lab.loop("--max-iterations", "1").exit_code == 1
+    begin_merge(lab)
+    before = lab.run("list").stdout, lab.run("runs").stdout
+    told = lab.loop()
+    assert (told.exit_code, "MERGE_HEAD" in told.stderr) == (1, True)
+    assert (lab.run("list").stdout, lab.run("runs").stdout) == before
+    assert not (lab.root / ".ralph/locks/add-login.lock").exists()
+    assert not list((lab.tmp / "ralph/sessions").glob("add-login*"))
+
+
+def test_a_refused_run_does_not_hide_that_the_one_before_died(lab: Lab) -> None:
+    lab.repository(workspace="worktree").play(default=[{"run": f"touch {lab.tmp}/began; sleep 3600"}])
+    process = lab.start()
+    assert wait_until(lambda: (lab.tmp / "began").exists())
+    kill(process)
+    died = lab.run("list").stdout
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml") + '\n[executor]\naddress = "127.0.0.1:1"\n')
+    assert lab.loop("--executor", "temporal").exit_code in (1, 2), "it has the lock, but no server"
+    assert (lab.run("list").stdout, "its last run died" in died) == (died, True)
+
+
 @pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "here"])
 @pytest.mark.parametrize("is_staged", [False, True])
 def test_uncommitted_changes_of_a_user_on_the_branch_are_refused_first(
@@ -332,6 +366,8 @@ def test_uncommitted_changes_of_a_user_on_the_branch_are_refused_first(
         assert part in told.stderr
     assert [one["type"] for one in lab.events(told) if one["type"].startswith("iteration")] == []
     assert (lab.users_state(), lab.git("rev-parse", "HEAD")) == (before, tip)
+    assert not (lab.root / ".ralph/locks/add-login.lock").exists()
+    assert "died" not in lab.run("list").stdout
     lab.git("commit", "--quiet", "--all", "--message=mine")
     assert lab.loop().exit_code == 0
     assert (lab.read("1.txt"), lab.checkpoints()) == ("mine\n", ["1", "2"])

@@ -247,7 +247,7 @@ def test_a_storys_budget_ends_its_iteration_and_nothing_else(lab: Lab, budget: d
     assert (row(lab)["state"], row(lab)["attempts"], row(lab, "2")["state"]) == ("failed", 1, "done")
     assert "half" not in lab.git("ls-tree", "--name-only", "ralph/add-login").split()
     assert lab.git("show", "refs/ralph/attempts/add-login-1-1:half") == ""
-    assert "Spent on add-login:" in result.stdout
+    assert "This run took" in result.stdout
     assert "61k tokens in, 40k out, $0.61" in result.stdout
     assert re.search(r"60k +40k +\$0\.60 +1\. First", result.stdout)
 

@@ -544,8 +544,12 @@ def test_stopped_nothing_is_kept(lab: PlanLab, number: int) -> None:
     before = lab.own_files()
     running = start(lab, "--yes")
     assert wait_until(lambda: list(lab.root.glob(f".ralph/runs/*/draft/{OPENSPEC}/proposal.md")))
-    kill(running, number)
+    running.send_signal(number)
+    _, told = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
+    words = " ".join(told.decode().split())
+    assert "Stopped before the draft was complete: what it wrote is in " in words
+    assert words.endswith("Nothing was added to your project. To start again, run the same command.")
     assert lab.own_files() == before
     assert lab.told("run_ended", "result") == ["interrupted"]
 
@@ -621,7 +625,9 @@ def test_yes_keeps_it(lab: PlanLab) -> None:
 @pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("\x03", 130), ("\x04", 130)])
 def test_no_keeps_nothing(lab: PlanLab, answer: str, code: int) -> None:
     before = lab.own_files()
-    assert Terminal(lab, "Add CSV export").wait_for("Keep it?").wait_until_it_reads().say(answer).end() == code
+    asked = Terminal(lab, "Add CSV export").wait_for("Keep it?").wait_until_it_reads().say(answer)
+    assert asked.end() == code
+    asked.wait_for("The draft was not kept. It is in")
     assert lab.own_files() == before
     assert lab.told("run_ended", "result") == ["unfinished"]
 

@@ -114,17 +114,20 @@ def test_a_story_that_used_its_attempts_shows_the_error_and_what_can_be_done(tmp
     explained = lab.run("explain", "1").stdout
     assert "SyntaxError" in explained
     assert "gate-1-after.log" in explained
-    assert "what is missing: newly red" in explained
+    assert "what happened: newly red" in explained
     assert "guidance for the next attempt" not in explained
 
 
-def test_what_an_agent_should_do_is_not_in_a_question_to_people(tmp_path: Path) -> None:
+def test_a_question_says_what_happened_and_what_the_agent_was_told(tmp_path: Path) -> None:
     lab = Lab(tmp_path).repository("## 1. First\n\n- [ ] 1.1 Make a\n", attempts=2)
     lab.play(default=[{"tick": "all"}, {"complete": True}])
     assert lab.loop().exit_code == 1
     assert "say so with `ralphtool agent observe finding`" in known(lab, "add-login-1-2")
     assert told(lab, "question", "missing") == ["only the spec was changed"]
-    assert "agent observe" not in lab.question().read_text()
+    text = lab.question().read_text()
+    assert "## What happened" in text
+    assert "## What is missing" not in text
+    assert "told: if nothing needs to change, say so with `ralphtool agent observe finding`." in text
     assert "agent observe" not in lab.run("questions").stdout
 
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -264,6 +265,23 @@ def test_a_run_of_another_machine_lives_as_long_as_it_writes(tmp_path: Path) -> 
     assert runs.read_summary(str(tmp_path), ID).state == "running"
     lock(tmp_path, machine=locks.describe_process()["machine"])
     assert runs.read_summary(str(tmp_path), ID).state == "died"
+
+
+def test_a_killed_run_took_at_least_until_its_last_sign_of_life(ralph: Ralph) -> None:
+    """A silent agent writes no events, but its processes are noted every second."""
+    put(ralph.root, ID, started(), verdict("1"))
+    beside = ralph.root / ".ralph/runs" / ID / "processes-1"
+    for name, seconds in (("processes", 5), ("processes-1", 90)):
+        path = beside.with_name(name)
+        path.touch()
+        then = datetime.fromisoformat(NOON).timestamp() + seconds
+        os.utime(path, (then, then))
+    [run] = ralph.run("runs", "--json").json["runs"]
+    assert (run["state"], run["seconds"]) == ("died", 90.0)
+    assert " 1 min 30 s  died" in ralph.run("runs").stdout
+    assert "It ran for 1 min 30 s, " in ralph.run("report").stdout
+    beside.unlink()
+    assert ralph.run("runs", "--json").json["runs"][0]["seconds"] == 5.0
 
 
 @pytest.mark.parametrize(

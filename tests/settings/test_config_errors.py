@@ -98,14 +98,19 @@ BAD = {
     "[run]\nguard = false": 'line 2: run.guard must be "off", "warn", "fail" or "strict"',
     "[run]\nworkspace = ['here']": 'line 2: run.workspace must be "auto", "box", "worktree" or "here"',
     # not TOML
-    "[run]\ntimeout 3": "line 2: invalid TOML: Expected '=' after a key in a key/value pair: fix that line",
-    "[run]\nagent = 'x\nattempts = 1\n": "line 2: invalid TOML: …",
-    "[run]\nsetup = [\n'x',\n\n": "line 2: invalid TOML: …",
-    '[run]\nspec = """\na\nb\n': "line 2: invalid TOML: …",
-    "[run]\nguard = 'off'\nagent =": "line 3: invalid TOML: …",
-    "\n[run": "line 2: invalid TOML: …",
-    "[run]\ntimeout = 1\n[run]\n": "line 3: invalid TOML: …",
-    "[run]\ntimeout = 1\ntimeout = 2\n": "line 3: invalid TOML: …",
+    "[run]\ntimeout 3": "line 2: not valid TOML (Expected '=' after a key in a key/value pair): "
+    "correct that line, or delete it",
+    "[run]\nagent = mine": 'line 2: not valid TOML (Invalid value): text needs quotes, as in agent = "mine"',
+    "[run]\nguard=off # x": 'line 2: not valid TOML (Invalid value): text needs quotes, as in guard = "off"',
+    "[run]\nspec = -": "line 2: not valid TOML (Invalid value): correct that line, or delete it",
+    "run = { agent = mine }": "line 1: not valid TOML (Invalid value): correct that line, or delete it",
+    "[run]\nagent = 'x\nattempts = 1\n": "line 2: not valid TOML (…",
+    "[run]\nsetup = [\n'x',\n\n": "line 2: not valid TOML (…",
+    '[run]\nspec = """\na\nb\n': "line 2: not valid TOML (…",
+    "[run]\nguard = 'off'\nagent =": "line 3: not valid TOML (…",
+    "\n[run": "line 2: not valid TOML (…",
+    "[run]\ntimeout = 1\n[run]\n": "line 3: not valid TOML (…",
+    "[run]\ntimeout = 1\ntimeout = 2\n": "line 3: not valid TOML (…",
 }
 
 

@@ -375,8 +375,8 @@ def test_the_first_line_says_it_all(states: list[str], result: str, first: str) 
 
 def test_times_that_are_more_than_the_run_took_say_why() -> None:
     spent = {"seconds": 60.0, "agent_seconds": 200.0, "gate_seconds": 20.0}
-    [line] = [one for one in shown(ended({"id": "1", "state": "done"}, spent=spent)) if one.startswith("Spent")]
-    assert line == "Spent on add-login: 1 min (agent 3 min 20 s, gates 20 s, some of them at the same time)"
+    [line] = [one for one in shown(ended({"id": "1", "state": "done"}, spent=spent)) if one.startswith("This run took")]
+    assert line == "This run took 1 min (agent 3 min 20 s, gates 20 s, some of them at the same time)"
 
 
 def test_the_summary() -> None:
@@ -403,7 +403,7 @@ def test_the_summary() -> None:
         "Open",
         "  · 5. Later",
         "",
-        "Spent on add-login: 1 h (agent 11 min 40 s), 4 iterations, 1.2M tokens in, 0 out, $1.50",
+        "This run took 1 h (agent 11 min 40 s), 4 iterations, 1.2M tokens in, 0 out, $1.50",
         "         TIME   COST  STORY",
         "        1 min         1. Set up",
         "  11 min 40 s  $1.50  3. Out",
@@ -731,7 +731,7 @@ def test_the_examples_can_be_read_as_a_run(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(example(name)) + "\n" for name in SECTIONS))
     found = list(filter(None, map(parse_fields, LineReader(str(path)).new())))
     assert [event["type"] for event in found] == list(SECTIONS)
-    assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent", "ticked", "merged"])
+    assert len(told(*found)) == len(SECTIONS) - len(["gate_started", "agent", "ticked", "merged", "resumed"])
 
 
 def test_the_events_of_agents_are_those_that_there_are() -> None:

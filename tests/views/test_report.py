@@ -298,19 +298,20 @@ def test_a_run_that_died_is_told_as_far_as_it_got(ralph: Ralph) -> None:
     cut = next(number for number, line in enumerate(lines) if b'"entry":"add-login-6-1"' in line) + 2
     write(ralph, b"\n".join(lines[:cut]) + b'\n{"at":"2026-03-02T03:00:00.000000Z","type":"verd')
     told = all_formats(ralph)
-    assert "It died: 4 of 9 stories are done; 1 needs your answer; 4 are open." in told["html"]
+    assert ": the run died; 4 of 9 stories are done; 1 needs your answer; 4 are open." in told["html"]
+    assert ": the run died; 4 of 9 stories are done" in told["markdown"].splitlines()[0]
     facts = json.loads(told["json"])
     assert facts["state"] == "died"
     assert facts["stories"][5]["attempts"][0]["status"] == "cut off"
     assert facts["next"][-1]["run"] == "ralphtool run add-login"
     assert 'name="ralphtool run"' in told["junit"]
-    assert '<error message="It died: ' in told["junit"]
+    assert '<error message="The run died; ' in told["junit"]
 
 
 def test_an_empty_record_does_not_say_that_there_was_nothing_to_do(ralph: Ralph) -> None:
     write(ralph, b"")
     told = all_formats(ralph)
-    assert json.loads(told["json"])["verdict"] == "It died: its record names no stories."
+    assert json.loads(told["json"])["verdict"] == "The run died; its record names no stories."
 
 
 def test_a_run_that_goes_on_says_so(ralph: Ralph) -> None:
@@ -321,7 +322,7 @@ def test_a_run_that_goes_on_says_so(ralph: Ralph) -> None:
     night.add("iteration_started", number=2, story="2", title="x", entry="add-login-2-2", attempt=2, agent="claude")
     write(ralph, b"".join(line + b"\n" for line in night.lines))
     told = all_formats(ralph)
-    assert "Still running: 1 of 9 stories are done; 8 are open." in told["html"]
+    assert ": still running: 1 of 9 stories are done; 8 are open." in told["html"]
     assert json.loads(told["json"])["stories"][1]["attempts"][1]["status"] == "running"
     assert f"ralphtool watch {RUN}" in told["markdown"]
     assert "not counted" not in told["markdown"]  # a column without a value is left out

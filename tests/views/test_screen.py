@@ -369,7 +369,7 @@ def test_a_question_is_answered_in_place(copied: Path) -> None:
         await seen(pilot, "2. Second needs your answer")
         await pilot.press("enter")
         await typed(pilot, "use b")
-        await seen(pilot, "answered: story 2")
+        await seen(pilot, "story 2 continues with your answer; add-login is not running now")
         shutil.rmtree(copied / ".ralph/standing")
         await pilot.press("a", "q")  # `q` is not sent as an answer, and does not close the screen either
         await seen(pilot, "No question needs your answer")
@@ -700,3 +700,12 @@ def test_where_several_work_at_once_each_line_says_whose_it_is() -> None:
         view.feed(event)
     lines = [line.plain for one in list(view.activities)[-2:] for line in one.describe()]
     assert lines == ["2  first", "second", "3  ▸ Edit a.py"]
+
+
+def test_the_log_of_a_run_names_when_a_gate_ran_as_other_views_do() -> None:
+    view = WatchedRun()
+    gate: dict[str, Any] = {"at": NOON, "type": "gate", "command": "pytest", "ok": True, "seconds": 1}
+    for event in all_typed([THREE, gate | {"when": "tip"}, gate | {"when": "after"}]):
+        view.feed(event)
+    lines = [line.plain for one in list(view.activities)[-2:] for line in one.describe()]
+    assert [line.partition("  ")[0] for line in lines] == ["✓ at the end of the run: pytest", "✓ pytest"]

@@ -263,6 +263,7 @@ def test_what_people_say_is_told() -> None:
         *({"type": "steered", "action": action, "story": "1", "text": ""} for action in ("pause", "retry", "skip")),
         {"type": "steered", "action": "of-later", "text": "x"},
         PAUSED,
+        {"type": "steered", "action": "resume", "text": ""},
         {"type": "resumed"},
         {"type": "answered", "story": "1", "prd_id": "add-login-1", "text": "mail.example.org"},
     )[1:] == [
@@ -273,7 +274,7 @@ def test_what_people_say_is_told() -> None:
         "you skipped 1. Story 1",
         "your command: of-later: x",
         "paused: you asked for it",
-        "resumed",
+        "you resumed it",
         "1. Story 1: you answered: mail.example.org",
     ]
 

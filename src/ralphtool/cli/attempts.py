@@ -165,7 +165,9 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
         make_printable(f"{_describe_action(decision['action'])}: {decision.get('reason', '')}") if decision else ""
     )
     guidance = (
-        (f"{_name_guidance(decision)}: {make_printable(str(decision['guidance']))}") if decision.get("guidance") else ""
+        (f"{phrases.name_guidance(decision['action'], entry.status)}: {make_printable(str(decision['guidance']))}")
+        if decision.get("guidance")
+        else ""
     )
     lines += _build_section("Decision", [one for one in (decided, guidance) if one])
     lines += _build_section("Usage", _describe_usage(verdict))
@@ -259,11 +261,6 @@ def _describe_gate(event: dict[str, Any]) -> str:
         mark = "red, as expected,"
     new = f"; newly red: {', '.join(map(str, event.get('new') or []))}" if event.get("new") else ""
     return make_printable(f"{mark} {phrases.describe_gate_time(when)}: {event.get('command')}{new}")
-
-
-def _name_guidance(decision: dict[str, Any]) -> str:
-    """A story that needs an answer gets no next attempt until then."""
-    return "what is missing" if decision["action"] == "manual" else "guidance for the next attempt"
 
 
 def _list_red_logs(record: dict[str, Any]) -> list[str]:

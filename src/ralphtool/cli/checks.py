@@ -29,13 +29,13 @@ from ralphtool.cli.version import describe_version
 from ralphtool.core import config, files, layout, locks, secrets
 from ralphtool.core.install_hint import build_install_command
 from ralphtool.core.project import is_name
-from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, TreeBusy, from_os_error, shorten
+from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, from_os_error, shorten
 from ralphtool.executors import own_command
 from ralphtool.loop import budget
 from ralphtool.specs import remaining
 from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
-from ralphtool.workspace.stash import Stash
+from ralphtool.workspace.stash import find_under_way
 from ralphtool.workspace.worktree import prune_worktrees
 
 if TYPE_CHECKING:
@@ -175,12 +175,16 @@ def _has_identity(repository: Repository) -> bool:
 
 
 def _check_not_busy(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:
-    if project.settings is None or project.settings.run.workspace != "here":
-        return
-    try:
-        Stash(repository, layout.FOLDER).check_not_busy()
-    except TreeBusy as error:
-        yield wrong("git", str(error), "git status")
+    """A run in the user's folder refuses to start during a merge; any other run does not need the folder."""
+    name = find_under_way(repository)
+    if name and project.settings is not None and project.settings.run.workspace == "here":
+        text = f"a merge, rebase or similar operation is in progress ({name}): finish or abort it before the next run"
+        yield wrong("git", text, "git status")
+    elif name:
+        text = (
+            f"a merge, rebase or similar operation is in progress ({name}): until it ends, `ralphtool finish` refuses"
+        )
+        yield warning("git", text, "git status, then finish or abort it")
 
 
 def _check_gitignore(project: DoctorContext, repository: Repository) -> Iterator[Diagnosis]:

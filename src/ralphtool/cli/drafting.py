@@ -189,10 +189,17 @@ def _write_draft(request: PlanRequest, settings: Settings, given: Sequence[Runne
     with Signals(stop):
         try:
             return drafting.write_draft(request, settings, given, viewer, stop)
-        except DraftFailed:
-            if stop.count:
-                raise KeyboardInterrupt from None
-            raise
+        except (DraftFailed, KeyboardInterrupt) as error:
+            if not stop.count:
+                raise
+            if not as_json:
+                _print_stopped(str(error) or "stopped before the draft was complete")
+            raise KeyboardInterrupt from None
+
+
+def _print_stopped(why: str) -> None:
+    told = f"{why[0].upper()}{why[1:]}. Nothing was added to your project. To start again, run the same command."
+    echo(make_printable(told), err=True)
 
 
 def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> int:
@@ -203,6 +210,9 @@ def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> in
     is_kept = False
     try:
         draft, is_kept = _ask(draft) if asks else (draft, yes)
+    except (click.Abort, KeyboardInterrupt):
+        _print_not_kept(draft)
+        raise
     finally:
         if not is_kept:
             drafted.reject(draft, "the draft was not kept")
@@ -216,11 +226,15 @@ def _settle(draft: DraftedChange, *, asks: bool, yes: bool, as_json: bool) -> in
     elif is_kept:
         _print_kept(draft)
     else:
-        echo(f"\nThe draft was not kept. It is in {make_printable(draft.folder)}")
+        _print_not_kept(draft)
         if not asks and not draft.blocked:
             echo("There is no terminal to ask in: use --yes to keep drafts. To keep this one:")
             echo(f"  {make_printable(_build_copy_command(draft))}")
     return 0 if is_kept else 1
+
+
+def _print_not_kept(draft: DraftedChange) -> None:
+    echo(f"\nThe draft was not kept. It is in {make_printable(draft.folder)}")
 
 
 def _build_copy_command(draft: DraftedChange) -> str:

@@ -28,11 +28,6 @@ _CHANGE = click.option("--change", help="The change, if there is more than one."
 _NAMED = click.argument("change", **arguments.OPTIONAL)
 
 
-def _describe_when(root: str, change: str) -> str:
-    is_running = targets.find_run_lock(root, change) is not None
-    return "" if is_running else f"; {change} is not running now, so this applies to its next run"
-
-
 def _read_text(words: Sequence[str]) -> str:
     text = " ".join(words)
     return sys.stdin.buffer.read().decode("utf-8", "replace") if text == "-" else text
@@ -45,7 +40,7 @@ def _read_text(words: Sequence[str]) -> str:
 @_CHANGE
 @_JSON
 def questions_command(change: str | None, as_json: bool) -> None:
-    """List the questions that need your answer: the story, what is missing, and how to answer.
+    """List the questions that need your answer: the story, what is missing or what happened, and how to answer.
 
     \b
     Examples:
@@ -109,7 +104,7 @@ def answer(story: str, text: Sequence[str], change: str | None) -> None:
     questions.check_answerable(root, asked)
     told = _read_text(text) if text else _edit_answer(root, asked)
     questions.reply(root, asked, told)
-    echo(f"story {make_printable(asked.story)} continues with your answer{_describe_when(root, asked.change)}")
+    echo(f"story {make_printable(asked.story)} continues with your answer{steering.describe_when(root, asked.change)}")
     _suggest_run(root, asked.change)
 
 
@@ -177,7 +172,7 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
         done = f"your guidance for {about} is no longer in the prompts"
     else:
         done = f"your guidance applies to {about}, from the next prompt on"
-    echo(f"{done}{_describe_when(root, change)}")
+    echo(f"{done}{steering.describe_when(root, change)}")
     if found and not clear and (hint := _describe_no_prompt(root, change, found)):
         echo(make_printable(hint))
 
@@ -243,7 +238,7 @@ def pause(change: str | None) -> None:
     root = project.find()
     change = targets.find_change(root, change)
     steering.send(root, change, "pause")
-    echo(f"{change} starts no new iteration until `ralphtool resume {change}`{_describe_when(root, change)}")
+    echo(f"{change} starts no new iteration until `ralphtool resume {change}`{steering.describe_when(root, change)}")
 
 
 @click.command()
@@ -339,6 +334,6 @@ def _send_decision(
     if found.done:
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")
     steering.send(root, change, action, found.id, text)
-    echo(f"{make_printable(told(found, stories))}{_describe_when(root, change)}")
+    echo(f"{make_printable(told(found, stories))}{steering.describe_when(root, change)}")
     if action == "retry":
         _suggest_run(root, change)

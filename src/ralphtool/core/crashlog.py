@@ -20,13 +20,11 @@ def report(error: BaseException, arguments: list[str]) -> str:
             "".join(traceback.format_exception(error)),
         ]
     )
-    what = (
-        f"{type(error).__name__} in ralphtool itself; this is a bug in ralphtool, and your files were not changed by it"
-    )
+    what = f"{type(error).__name__} in ralphtool itself: this is a bug in ralphtool"
     try:
         path = files.private_path("ralph", "logs", f"bug-{os.getpid()}.log")
         files.make_private_folders(path)
         files.replace(path, text.encode("utf-8", "backslashreplace"))
     except Exception as second:
-        return f"{what}: please report it ({error}; no log could be written: {second})"
-    return f"{what}: please report it with {path}"
+        return f"{what}. Please report it ({error}; no log could be written: {second})"
+    return f"{what}. Please report it with {path}"

@@ -8,7 +8,7 @@ import os
 
 from ralphtool.core import files, layout, learnings_file, locks, session
 from ralphtool.core.session import LockedSession
-from ralphtool.errors import ChangeLocked, CorruptState, SessionExists, UnsafePath
+from ralphtool.errors import ChangeLocked, CorruptState, SessionExists, SessionNotFound, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -249,6 +249,20 @@ def end(session_id: str, root: str, write: "Callable[[SessionState], Result]") -
         return _flush_and_end(session_id, root, write)
     with ProjectLock(root):
         return _flush_and_end(session_id, root, write)
+
+
+def abort(session_id: str, root: str, change: str, *, is_resumed: bool) -> None:
+    """Releases the change after a run that an error ended, or that was refused. The lock stays only for what the next
+    session takes over: recorded notes, or the work of a killed run that this one has not resumed (`is_resumed`)."""
+    try:
+        state = session.load(session_id)
+        is_needed = is_resumed or any(state[name] for name in session.BUFFERS)
+    except (CorruptState, SessionNotFound):
+        is_needed = True
+    if is_needed:
+        unlock(root, change, force=True)
+    else:
+        end(session_id, root, lambda state: None)
 
 
 def drain(session_id: str, write: "Callable[[SessionState], object]") -> None:

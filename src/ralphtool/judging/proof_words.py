@@ -27,9 +27,14 @@ _PLURALS = {**WORDS, "proven": "proven by their own tests"}
 
 def drop_agent_advice(text: str) -> str:
     """A reason as people need it: without what the agent of the next attempt should do."""
-    for advice in (IF_NOTHING_NEEDS_TO_CHANGE, KEEP_OR_EXPLAIN):
+    for advice in list_agent_advice(text):
         text = text.replace(f"; {advice}", "")
     return text
+
+
+def list_agent_advice(text: str) -> list[str]:
+    """What the agent of the next attempt should do, according to a reason."""
+    return [advice for advice in (IF_NOTHING_NEEDS_TO_CHANGE, KEEP_OR_EXPLAIN) if f"; {advice}" in text]
 
 
 def count_states(proofs: Iterable[str]) -> dict[str, int]:

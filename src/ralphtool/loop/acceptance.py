@@ -197,7 +197,8 @@ def _plan_rejection(change: Change, said: SteeringCommand, story: Story, *, is_d
     change.workspace.check_publish(tree)
     text = f"{name} is open again: its work is reverted"
     if others := [id for id in taken.stories if id != story.id]:
-        text += f"; stories that build on it are reverted and open again too: {', '.join(others)}"
+        told = ", ".join(story.id for story in change.stories() if story.id in others)
+        text += f"; stories that changed the same lines are reverted and open again, too: {told}"
     return DecisionPlan(story=story, said=said, kind="revert", text=text, tree=tree, reopened=taken.stories)
 
 

@@ -17,7 +17,7 @@ from ralphtool.workspace import revert, slots, user_plan
 from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.mixed_tree import build_mixed_tree
-from ralphtool.workspace.paths import Paths, printable
+from ralphtool.workspace.paths import Paths, join_first, printable
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.stash import find_under_way
 from ralphtool.workspace.user_plan import UnusablePlan
@@ -322,13 +322,56 @@ class _SpecFilesAside:
 
 
 def _apply(repository: Repository, change: str, old: str, new: str) -> None:
-    patch = repository.run("diff-tree", "-p", "--binary", "--full-index", old, new)
-    if not patch:
-        return
+    patch = _diff(repository, old, new)
     try:
-        repository.run("apply", "--index", "--whitespace=nowarn", "-", input=patch, own_index=False)
+        _apply_patch(repository, patch)
     except GitError as error:
-        raise GitError(
-            f"your uncommitted work conflicts with ralph/{change}: commit or stash it, and try again. Nothing was "
-            f"changed ({error})"
-        ) from None
+        raise _build_conflict_error(repository, change, old, new, str(error)) from None
+
+
+def _diff(repository: Repository, old: str, new: str, *paths: str) -> bytes:
+    spec = [f":(top,literal){path}" for path in paths]
+    return repository.run("diff-tree", "-p", "--binary", "--full-index", old, new, "--", *spec)
+
+
+def _apply_patch(repository: Repository, patch: bytes, *options: str) -> None:
+    if patch:
+        repository.run("apply", "--index", "--whitespace=nowarn", *options, "-", input=patch, own_index=False)
+
+
+def _build_conflict_error(repository: Repository, change: str, old: str, new: str, words: str) -> GitError:
+    if paths := _find_conflicting(repository, old, new):
+        return GitError(
+            f"your uncommitted changes in {join_first(paths)} conflict with ralph/{change}: commit or stash them, and "
+            "try again. Nothing was changed"
+        )
+    said = "; ".join(line.strip() for line in words.splitlines())
+    return GitError(
+        f"git can't apply the work of ralph/{change} to your files ({said}): commit or stash your uncommitted changes, "
+        "and try again"
+    )
+
+
+def _find_conflicting(repository: Repository, old: str, new: str) -> list[str]:
+    """The files with uncommitted changes to which the work does not apply."""
+    edited = {
+        path
+        for options in ((), ("--cached",))
+        for path in repository.list_items("diff-index", "-z", "--name-only", *options, old, own_index=False)
+    }
+    changed = repository.changed(old, new)
+    untracked = {one.path for one in changed if one.status in "AR" and _is_there(repository, one)}
+    wanted = sorted(untracked | (edited & {path for one in changed for path in (one.old_path, one.path)}))
+    return [path for path in wanted if not _applies(repository, _diff(repository, old, new, path))]
+
+
+def _is_there(repository: Repository, one: ChangedFile) -> bool:
+    return os.path.lexists(os.path.join(repository.top, one.path))
+
+
+def _applies(repository: Repository, patch: bytes) -> bool:
+    try:
+        _apply_patch(repository, patch, "--check")
+    except GitError:
+        return False
+    return True

@@ -13,7 +13,7 @@ from ralphtool.executors import gate_run
 from ralphtool.history import analyzer
 from ralphtool.history.records import Observation, RecoveryAction
 from ralphtool.judging import gates
-from ralphtool.judging.proof_words import drop_agent_advice
+from ralphtool.judging.proof_words import drop_agent_advice, list_agent_advice
 from ralphtool.memory import usefulness
 from ralphtool.memory.usefulness import ShownItems
 from ralphtool.record import questions
@@ -227,7 +227,7 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
         prd_id,
         {
             "Story": f"{story.id}. {story.title} (change {change.name})",
-            "What is missing": missing if check.is_real else fence_visible(missing),
+            **_describe_cause(check, verdict, missing),
             "Why you are asked": why,
             **_describe_meeting(change.change_state.story(story.id).met),
             **_describe_changed_tests(change, iteration),
@@ -236,6 +236,16 @@ def _build_question(change: Change, iteration: Iteration) -> Question:
         is_done=iteration.is_done,
     )
     return Question(f"{prd_id[-200:]}.md", text, story.title, missing, why, session.now())
+
+
+def _describe_cause(check: BlockerCheck, verdict: Verdict, missing: str) -> dict[str, str]:
+    """What the agent needs, or else what happened, and what the agent was told about it."""
+    if check.is_real:
+        return {"What is missing": missing}
+    if verdict.question or verdict.status == "blocked":
+        return {"What is missing": fence_visible(missing)}
+    advice = [] if verdict.asks else list_agent_advice(verdict.summary)
+    return {"What happened": fence_visible("\n\n".join([missing, *(f"The agent was told: {one}." for one in advice)]))}
 
 
 def _describe_meeting(met: str) -> dict[str, str]:

@@ -112,6 +112,10 @@ def start_recovered(
         if is_finished(root, spec):
             return _build_empty_result(spec.change)
     branch.check_can_exist(root, spec.change)
+    if settings.run.workspace == "here":
+        from ralphtool.workspace import in_place
+
+        in_place.check_not_busy(root)
     register_secrets(settings)
     checked = _find_runners(settings, runners)
     return _start_run(root, spec, settings, checked, viewer, stop, notices, are_given=bool(runners))
@@ -216,14 +220,15 @@ def _start_run(
     history.check()
     change_state.load(root, spec.change)
     id = build_id(spec.change)
+    is_resumed = locks.read_lock(root, spec.change) is not None
     lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
     try:
         with hold_change(Repository.find(root), root, spec.change, f"the run {id}"):
             return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id, are_given=are_given)
     except Exception:
-        # A program that embeds ralphtool survives an error, and may start the next run, which takes over the lock.
+        # A program that embeds ralphtool survives an error, and may start the next run.
         with suppress(RalphError, OSError):
-            lifecycle.unlock(root, spec.change, force=True)
+            lifecycle.abort(id, root, spec.change, is_resumed=is_resumed)
         raise
 
 

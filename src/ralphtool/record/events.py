@@ -459,7 +459,7 @@ class Question(_BaseEvent, frozen=True, kw_only=True, tag="question"):
     path: str = ""
     """the file with the question; the answer goes there too"""
     missing: str = ""
-    """what is missing"""
+    """what is missing, or what happened"""
     iteration: Count = 0
     """the iteration that it belongs to; 0 if it belongs to an earlier, interrupted run"""
 

@@ -16,6 +16,7 @@ from ralphtool.workspace import branch
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from ralphtool.core.locks import ChangeLock
     from ralphtool.specs import ChangeLocation, Story
     from ralphtool.workspace.branch import Branches
 
@@ -109,7 +110,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
         found = locks.read_lock(root, place.change)
         lock = None if found is None or found.is_abandoned else found
         one.locked_by = lock.session_id if lock else None
-        one.has_died = found is not None and lock is None and found.has_dead_owner
+        one.has_died = found is not None and lock is None and _has_died(root, found)
         one.run_command = _build_run_command(root, place.change) if one.has_died else ""
         spec = specs.open(root, place.change, place.ref)
         one.adapter, one.path, one.title = spec.adapter, spec.path, titles.find_title(spec)
@@ -129,6 +130,16 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     if one.problem and (running := find_running_change(root)) not in (None, place.change):
         one.problem = f"its files are not committed, and are set aside until the run of {running} ends"
     return one
+
+
+def _has_died(root: str, lock: ChangeLock) -> bool:
+    """Whether the last run was killed. One that was refused, or that an error ended, may have left its lock, too."""
+    if not lock.has_dead_owner:
+        return False
+    from ralphtool.record import runs  # most changes have no such lock
+
+    newest = runs.find_newest(root, lock.fields["change_name"])
+    return newest.state == "died" if newest else not lock.fields["unlocked"]
 
 
 def _build_run_command(root: str, change: str) -> str:

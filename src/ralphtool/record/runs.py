@@ -245,15 +245,35 @@ def _was_done(story: EventFields) -> bool:
 
 def measure_duration(run: RunSummary) -> float | None:
     """How long a run took, or has taken so far; None if its record doesn't say."""
-    from datetime import UTC, datetime
+    began, end = _parse_time(run.began), time.time() if run.state in ("running", "paused") else find_end(run)
+    return None if began is None or end is None else max(0.0, end - began)
+
+
+def find_end(run: RunSummary) -> float | None:
+    """When a run was last alive. One that was killed may have waited for a silent program since its last event."""
+    last = _parse_time(run.last)
+    if run.state != "died" or last is None:
+        return last
+    records = [layout.processes(run.root, run.id), *layout.list_processes(run.root, run.id)]
+    return max([last, *filter(None, map(_read_touched, records))])
+
+
+def _read_touched(path: str) -> float | None:
+    try:
+        return min(os.lstat(path).st_mtime, time.time())
+    except OSError:
+        return None
+
+
+def _parse_time(moment: str) -> float | None:
+    """None for a record of another version: without a time, or without a time zone."""
+    from datetime import datetime
 
     try:
-        began = datetime.fromisoformat(run.began)
-        now = datetime.now(UTC)
-        end = now if run.state in ("running", "paused") else datetime.fromisoformat(run.last)
-        return max(0.0, (end - began).total_seconds())
+        parsed = datetime.fromisoformat(moment)
+        return parsed.timestamp() if parsed.tzinfo else None
     except (ValueError, TypeError, OverflowError):
-        return None  # from another version: without a time, or without a time zone
+        return None
 
 
 # --- is it still running? ---------------------------------------------------------------------------

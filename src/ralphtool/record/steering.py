@@ -11,7 +11,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from ralphtool.core import files, layout, project, quickjson, sender, session
+from ralphtool.core import files, layout, locks, project, quickjson, sender, session
 from ralphtool.errors import UnsafePath
 from ralphtool.record.person_text import LONGEST, check_text
 from ralphtool.record.plain_state import load_change_state
@@ -185,3 +185,9 @@ def remove_applied(root: str, change: str, ids: Collection[str]) -> None:
 def clear(root: str, change: str) -> None:
     """Removes all commands, because no run will apply them any more."""
     files.clear(folder_of(root, change))
+
+
+def describe_when(root: str, change: str) -> str:
+    """When a command applies, for the end of a message: empty if a run is there to apply it."""
+    lock = locks.find_holder(root, change)
+    return "" if lock and lock.owner else f"; {change} is not running now, so this applies to its next run"

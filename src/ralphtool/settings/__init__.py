@@ -281,6 +281,7 @@ _SECTIONS: dict[str, type[Struct]] = {
     "agents.NAME": AgentSettings,
     "prices.MODEL": PriceSettings,
 }
+_UNQUOTED = re.compile(r"\s*([\w.-]{1,40})\s*=\s*([A-Za-z][\w./-]{0,60})\s*(?:#.*)?")
 _NO_FLAGS = ("spec", "agents", "setup")  # the first is a flag of most commands; lists are for the file
 
 _Table = TypeVar("_Table", bound=Struct)
@@ -354,7 +355,16 @@ def _build_toml_error(text: str, path: str, message: str) -> WrongSetting:
     said = message[: found.start()] if found else message
     # At the end of the document, the parser does not say where the open statement begins.
     line = int(found[1]) if found and found[1] else find_broken_line(text)
-    return WrongSetting(f"{path}, line {line}: invalid TOML: {said[:200]}: fix that line")
+    return WrongSetting(f"{path}, line {line}: not valid TOML ({said[:200]}): {_advise_on_line(text, line)}")
+
+
+def _advise_on_line(text: str, line: int) -> str:
+    """What to do about a line that is not TOML. The most common mistake is a text without quotes."""
+    lines = text.split("\n")
+    found = _UNQUOTED.fullmatch(lines[line - 1]) if line <= len(lines) else None
+    if found and found[2] not in ("true", "false", "inf", "nan"):
+        return f'text needs quotes, as in {found[1]} = "{found[2]}"'
+    return "correct that line, or delete it"
 
 
 class _SettingProblem(NamedTuple):

@@ -197,6 +197,13 @@ class InPlace(Tree):
             self._unlock_tree()
 
 
+def check_not_busy(project: str) -> None:
+    """Refuses a user's tree in the middle of a merge. One that a killed run left there is reverted first."""
+    repository = Repository.find(project)
+    if repository is not None and not os.path.lexists(layout.stash_note(repository.gitdir)):
+        Stash(repository, layout.FOLDER).check_not_busy()
+
+
 def find_note(repository: Repository, project: str) -> StashNote | None:
     """The note of files that a running or killed run must still restore."""
     return InPlace(repository, project, "any").stash.note()

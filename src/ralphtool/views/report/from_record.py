@@ -18,7 +18,7 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.judging.receipt import MOST_NAMES
-from ralphtool.record import decisions, events, questions
+from ralphtool.record import decisions, events, questions, runs
 from ralphtool.record.events import (
     Answered,
     BlockerChecked,
@@ -83,8 +83,8 @@ _TIMES = ("max_time", "timeout", "silence")
 _BEGINNINGS = {
     "running": "Still running: ",
     "paused": "Paused: ",
-    "died": "It died: ",
-    "interrupted": "Interrupted: ",
+    "died": "The run died; ",
+    "interrupted": "The run was interrupted; ",
 }
 
 
@@ -95,7 +95,7 @@ def read_facts(run: RunSummary, knowledge: RunKnowledge | None = None) -> Facts:
         if event:
             view.feed(event)
     is_over = run.state not in ("running", "paused")
-    last = parse_time(run.last) or 0.0
+    last = runs.find_end(run) or 0.0
     view.close(last if is_over else max(last, time.time()), is_over=is_over)
     return build_facts(run, view, knowledge or RunKnowledge())
 

@@ -87,7 +87,7 @@ def _build_table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: i
 
 
 def _build_head(facts: Facts) -> Iterator[str]:
-    yield f"# {escape_text(facts.title)}: {escape_text(facts.verdict)}"
+    yield f"# {escape_text(wording.build_title(facts))}"
     yield ""
     yield f"It {'ran' if facts.is_over else 'has been running'} for {wording.describe_time(facts)}."
     spent = ", ".join(filter(None, [wording.describe_tokens(facts.used), format_cost(facts.used.cost)]))

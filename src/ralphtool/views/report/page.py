@@ -71,7 +71,7 @@ def _build_document_head(facts: Facts) -> Element:
         tag("meta", name="color-scheme", content="light dark"),
         tag("meta", name="referrer", content="no-referrer"),
         tag("meta", name="generator", content="ralphtool"),
-        tag("title", f"{facts.title}: {facts.verdict}"),
+        tag("title", wording.build_title(facts)),
         tag("style", Css(style)),
     )
 

@@ -16,6 +16,7 @@ from ralphtool.core.amounts import (
     pluralize,
 )
 from ralphtool.views import look
+from ralphtool.views.terminal import phrases
 from ralphtool.views.terminal.phrases import ACTIONS
 
 if TYPE_CHECKING:
@@ -88,6 +89,11 @@ def build_diff_command(attempt: ReportAttempt) -> str:
     return f"ralphtool diff {shlex.quote(attempt.entry)}" if is_there else ""
 
 
+def build_title(facts: Facts) -> str:
+    """As in `add-login: the run died; 5 of 6 stories are done`."""
+    return f"{facts.title}: {facts.verdict[:1].lower()}{facts.verdict[1:]}"
+
+
 def describe_time(facts: Facts) -> str:
     """As in `7 h 42 min, from Sun 1 Mar 2026, 22:00 UTC to 05:42`."""
     end = format_time_of_day(facts.ended) if facts.seconds < 86_400 else format_day_and_time(facts.ended)
@@ -138,7 +144,7 @@ def describe_decision(attempt: ReportAttempt) -> str:
 
 
 def name_guidance(attempt: ReportAttempt) -> str:
-    return "what is missing" if attempt.decision.action == "manual" else "guidance for the next attempt"
+    return phrases.name_guidance(attempt.decision.action, attempt.status)
 
 
 def list_failure_reasons(story: ReportStory) -> list[str]:

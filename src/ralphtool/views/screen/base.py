@@ -15,7 +15,7 @@ from textual.widgets import Button, Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ralphtool.errors import InvalidValue, RalphError, from_os_error
-from ralphtool.record import questions
+from ralphtool.record import questions, steering
 from ralphtool.views.screen.record import split_lines
 from ralphtool.views.terminal.phrases import flatten
 
@@ -220,7 +220,9 @@ class Page(Screen[None]):
 
     def _send_answer(self, asked: questions.OpenQuestion, text: str) -> None:
         questions.reply(self.root, asked, text)
-        self.show_message(f"answered: story {asked.story} resumes with it, in this run or in the next one")
+        self.show_message(
+            f"story {asked.story} continues with your answer{steering.describe_when(self.root, asked.change)}"
+        )
 
     async def run_in_thread(self, read: Callable[[], ResultT]) -> ResultT | RalphError:
         """Reads something slow outside the event loop, which paints. Errors are returned, not raised. Cancels the

@@ -22,6 +22,7 @@ from ralphtool.views.terminal.drawing import truncate
 from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
     choose_gate_mark,
+    describe_gate_time,
     describe_workers,
     flatten,
     format_attempt,
@@ -72,7 +73,7 @@ class Activity(NamedTuple):
 
 def _render_gate(event: Gate) -> Text:
     sign = render_mark(choose_gate_mark(event.when, event.ok))
-    when = ("" if event.when in ("", "after") else f"{flatten(event.when, 20)}: ", "dim")
+    when = ("" if event.when in ("", "after") else f"{describe_gate_time(event.when)}: ", "dim")
     took = (f"  {format_duration(event.seconds)}", "dim")
     return _disable_wrap(Text.assemble(sign, " ", when, f"{flatten(event.command)}{format_gate_result(event)}", took))
 

@@ -24,7 +24,6 @@ from ralphtool.record.events import (
     Question,
     Queued,
     Reopened,
-    Resumed,
     RunEnded,
     RunStarted,
     SentBack,
@@ -263,10 +262,6 @@ def _describe_pause(event: Paused, name: str) -> StyledLine:
     return assemble((f"paused{_format_reason(event.why)}", "yellow"))
 
 
-def _describe_resume(event: Resumed, name: str) -> StyledLine:
-    return assemble(("resumed", "cyan"))
-
-
 def _describe_answer(event: Answered, name: str) -> StyledLine:
     return assemble((f"{name}: you answered: {flatten(event.text)}", "cyan"))
 
@@ -306,7 +301,6 @@ _DESCRIBE_BY_TYPE: dict[type, Callable[[Any, str], StyledLine | None]] = {
     Waiting: _describe_wait,
     Steered: _describe_steering,
     Paused: _describe_pause,
-    Resumed: _describe_resume,
     Answered: _describe_answer,
     RunEnded: _describe_run_ended,
 }

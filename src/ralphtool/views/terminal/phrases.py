@@ -174,6 +174,13 @@ def describe_gate_time(when: str, clean: Callable[[str, int], str] = flatten) ->
     return _GATE_TIMES.get(when) or clean(when, 20)
 
 
+def name_guidance(action: str, status: str) -> str:
+    """What the guidance of a decision is. A story that needs an answer gets no next attempt until then."""
+    if action != "manual":
+        return "guidance for the next attempt"
+    return "what is missing" if status == "blocked" else "what happened"
+
+
 def describe_return(event: SentBack, clean: Callable[[str, int], str] = flatten) -> str:
     """Why the work of a story was sent back to its agent."""
     files, tests = ", ".join(event.files), "; ".join(event.tests)

@@ -28,7 +28,6 @@ from ralphtool.record.events import (
     Proof,
     Question,
     Reopened,
-    Resumed,
     SentBack,
     Steered,
     Verdict,
@@ -77,7 +76,7 @@ _SHORT_TIMES = {  # of gates, if there is little room
 # These stay on the screen above the picture; the others can be seen in the picture itself.
 _LASTING = (
     *(Verdict, Decision, Checkpoint, SentBack, Proof, Reopened, PlanEdited, Question, Notice, Denied, WorkspaceChosen),
-    *(Steered, Paused, Resumed, Answered),
+    *(Steered, Paused, Answered),
 )
 
 

@@ -81,7 +81,7 @@ def _build_lines(event: RunEnd | RunEnded, change: str) -> Iterator[_SummaryLine
         yield _SummaryLine(assemble(reason))
     for state in look.STORIES:
         yield from _build_section(state, [one for one in event.stories if _find_section(one) == state])
-    yield from _build_spent(event.spent, change)
+    yield from _build_spent(event.spent)
     yield from _build_story_table(event.stories)
     yield from _build_next_steps(event.next)
 
@@ -132,7 +132,7 @@ def _format_remarks(story: StoryEnd | StoryAfter) -> str:
     return f"  ({', '.join(remarks)})" if remarks else ""
 
 
-def _build_spent(spent: RunCost | Totals, change: str) -> Iterator[_SummaryLine]:
+def _build_spent(spent: RunCost | Totals) -> Iterator[_SummaryLine]:
     parts = [format_duration(spent.seconds or 0.0)]
     shares = (("agent", spent.agent_seconds), ("gates", spent.gate_seconds))
     if told := [f"{name} {format_duration(seconds)}" for name, seconds in shares if seconds]:
@@ -147,7 +147,7 @@ def _build_spent(spent: RunCost | Totals, change: str) -> Iterator[_SummaryLine]
     if cost := format_cost(spent.cost or 0.0):
         parts.append(cost)
     yield _SummaryLine(assemble())
-    yield _SummaryLine(assemble((f"Spent on {change}: ", "bold"), ", ".join(parts)))
+    yield _SummaryLine(assemble(("This run took ", "bold"), ", ".join(parts)))
 
 
 def _build_story_table(stories: Sequence[StoryEnd | StoryAfter]) -> Iterator[_SummaryLine]:
