@@ -48,7 +48,11 @@ REFS = {
     "PROVING": ("…", "the work of an iteration while its proof runs"),
     "STAGED": ("", "your index, while your files are set aside"),
     "GUARDED": ("CHANGE/…", "your branches, tags and stash, while an agent works outside of a box"),
-    "MOVED": ("COMMIT", "a commit that a branch, a tag or the stash lost while an agent worked outside of a box"),
+    "MOVED": (
+        "COMMIT",
+        "a commit that a branch, a tag or the stash lost while an agent worked outside of a box, or when that was "
+        "reverted",
+    ),
     "ORDERS": ("…", "work for other machines: [many-machines.md](many-machines.md)"),
     "RESULTS": ("…", "the results of that work"),
     "SENT": ("…", "work that was sent and has no result yet"),

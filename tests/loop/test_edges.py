@@ -287,7 +287,15 @@ def test_a_commit_that_the_user_makes_after_a_kill_stays(lab: Lab) -> None:
     lab.git("add", "mine.txt")
     lab.git("commit", "--quiet", "--message=mine")
     lab.git("config", "core.editor", "mine")
-    assert lab.run("back").exit_code == 0
+    lab.git("checkout", "--quiet", "ralph/add-login")
+    lab.write("more.txt", "mine\n")
+    lab.git("add", "more.txt")
+    lab.git("commit", "--quiet", "--message=more")
+    more = lab.git("rev-parse", "HEAD")
+    told = lab.run("back")
+    assert told.exit_code == 0
+    assert f"..{more[:10]}` shows them" in " ".join(told.stdout.split())
+    assert lab.git("log", "-1", "--format=%s", f"refs/ralph/moved/{more}") == "more"
     assert lab.git("log", "-1", "--format=%s", "main") == "mine"
     assert lab.read("mine.txt") == "mine\n"
     assert lab.git("config", "core.editor") == "mine"

@@ -828,6 +828,20 @@ def test_finishing_twice_says_that_it_is_finished(done: Lab) -> None:
     assert everything(done) == before
 
 
+@pytest.mark.parametrize("way", ["--merge", "--squash"])
+def test_a_branch_that_is_checked_out_in_another_worktree_is_not_deleted(done: Lab, tmp_path: Path, way: str) -> None:
+    place = tmp_path / "their place"
+    done.git("worktree", "add", "--quiet", str(place), "ralph/add-login")
+    before = everything(done)
+    told = done.run("finish", "add-login", way)
+    assert told.exit_code == 1
+    assert f"is checked out in {place}" in told.stderr.replace("\n", " ")
+    assert everything(done) == before
+    done.git("-C", str(place), "switch", "--quiet", "--detach")
+    assert done.run("finish", "add-login", way).exit_code == 0
+    assert has_the_work(done)
+
+
 def test_a_plan_that_was_archived_on_the_branch_is_no_obstacle(done: Lab, tmp_path: Path) -> None:
     done.write("other.txt", "main has gone on\n")
     done.git("add", "other.txt")

@@ -100,7 +100,19 @@ def test_what_an_agent_changes_in_a_submodule_is_not_committed_and_not_there_for
     assert lab.loop().exit_code == 0, lab.events()[-1]
     assert (lab.root / "libs/other/lib.txt").read_text() == "library\n"
     [proof] = [event["receipt"] for event in lab.events() if event["type"] == "proof"]
-    assert "libs/other/lib.txt" in proof["told"][0]
+    told = "changed files of a submodule were set aside for the gates, and are not committed: libs/other/lib.txt"
+    assert proof["told"][0] == told
+
+
+def test_gates_that_pass_only_with_an_agents_changes_in_a_submodule_prove_nothing(lab: Lab, tmp_path: Path) -> None:
+    gate = "test ! -e made.txt || grep changed libs/other/lib.txt"
+    lab.repository(TASKS, workspace="box", tests=[gate], accept="held")
+    add_submodule(lab, tmp_path / "other")
+    play(lab, "echo changed > libs/other/lib.txt; touch made.txt")
+    lab.loop("--attempts", "1")
+    [proof] = [event["receipt"] for event in lab.events() if event["type"] == "proof"]
+    assert proof["state"] == "unproven"
+    assert proof["why"] == "the gates ran with uncommitted files in the submodule libs/other"
 
 
 @pytest.mark.parametrize("victim", ["loop", "bwrap", "supervisor"])

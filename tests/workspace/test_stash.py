@@ -113,7 +113,7 @@ class User:
     def here(self) -> InPlace:
         return InPlace(self.repository(), str(self.project), CHANGE)
 
-    def recover(self) -> str:
+    def recover(self) -> list[str]:
         return in_place.recover(self.repository(), str(self.project))
 
 
@@ -569,9 +569,9 @@ def test_everything_is_back_after_a_run_that_was_killed(user: User, make: Callab
     one_story(user, here, before["files"])
     spoil(user, before["files"])
     os.close(here._lock)  # as the end of a process does
-    assert "your files are restored" in user.recover()
+    assert "your files are restored" in user.recover()[0]
     assert differences(before, user.state()) == []
-    assert user.recover() == ""
+    assert user.recover() == []
 
 
 # --- ignored files ----------------------------------------------------------------------------------

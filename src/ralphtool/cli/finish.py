@@ -184,12 +184,17 @@ def back() -> None:
       ralphtool back
     """
     root = project.find()
-    told = _restore_user_files(find_repository(root), root)
-    echo(make_printable(told) if told else "Nothing to restore: your branch and files are in place.")
+    if not _restore_user_files(find_repository(root), root):
+        echo("Nothing to restore: your branch and files are in place.")
 
 
-def _restore_user_files(repository: Repository, root: str) -> str:
+def _restore_user_files(repository: Repository, root: str) -> bool:
+    """Says what was done; returns whether anything was."""
+
     def put_right(note: StashNote) -> None:
         list(recover_from(root, note.change, note.run))
 
-    return in_place.recover(repository, root, put_right)
+    told = in_place.recover(repository, root, put_right)
+    for line in told:
+        echo(make_printable(line))
+    return bool(told)

@@ -24,7 +24,7 @@ from ralphtool.judging.roles import find_role
 from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files, has_manifest
 from ralphtool.judging.test_support import find_checking_modules, find_hiding, find_plugins
 from ralphtool.workspace.ignored import find_environment, is_startup_file
-from ralphtool.workspace.paths import printable
+from ralphtool.workspace.paths import Paths, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -155,13 +155,14 @@ class Prover:
         made = self._workspace.find_ignored_changes()
         installed = [path for path in made if _is_installed(path)] if paths.has_manifest else []
         aside = [path for path in made if path not in installed]
+        inside = self._list_in_submodules(aside)
         self._workspace.set_ignored_aside(aside)
         environments = sorted({str(find_environment(path)) for path in installed})
         is_anew = self._make_anew(environments)
         facts: dict[str, Any] = {
             "dirty_submodules": tuple(map(printable, self._workspace.find_dirty_submodules())),
             "is_own_environment": bool(environments) and not is_anew,
-            "told": tuple(_tell_ignored(aside, environments, is_anew=is_anew)),
+            "told": tuple(_tell_ignored(aside, inside, environments, is_anew=is_anew)),
         }
         is_known = ahead and not environments  # a new environment has not been tested yet
         results = list(ahead) if is_known else self._run("after", commands)
@@ -169,8 +170,15 @@ class Prover:
             self._workspace.put_ignored_back()
             again = self._run("after", commands)
             if not self._is_newly_red(again):
-                return again, facts | {"only_with_ignored": tuple(map(printable, aside))}
+                ignored = tuple(printable(path) for path in aside if path not in inside)
+                dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
+                return again, facts | {"only_with_ignored": ignored, "dirty_submodules": dirty}
         return results, facts
+
+    def _list_in_submodules(self, paths: Sequence[str]) -> list[str]:
+        """Those of the files that can't be committed because a submodule has them, not because git ignores them."""
+        submodules = Paths(self._workspace.find_dirty_submodules() if paths else ())
+        return [path for path in paths if submodules.cover(path)]
 
     def _make_anew(self, environments: Sequence[str]) -> bool:
         """Installs the attempt's packages again, from what will be committed; returns whether that worked."""
@@ -353,9 +361,13 @@ def _is_installed(path: str) -> bool:
     return find_environment(path) is not None and not is_startup_file(path)
 
 
-def _tell_ignored(aside: Sequence[str], environments: Sequence[str], *, is_anew: bool) -> Iterable[str]:
-    if aside:
-        yield f"files that git ignores were set aside for the gates: {_join(aside)}"
+def _tell_ignored(
+    aside: Sequence[str], inside: Sequence[str], environments: Sequence[str], *, is_anew: bool
+) -> Iterable[str]:
+    if inside:
+        yield f"changed files of a submodule were set aside for the gates, and are not committed: {_join(inside)}"
+    if ignored := [path for path in aside if path not in inside]:
+        yield f"files that git ignores were set aside for the gates: {_join(ignored)}"
     if is_anew:
         yield f"`setup` rebuilt the environment of the gates: {_join(environments)}"
     elif environments:

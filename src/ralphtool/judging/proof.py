@@ -286,10 +286,10 @@ def _find_doubt(evidence: ProofEvidence) -> str:
     """Why nothing can be claimed; empty if the gates can be relied on."""
     if doubt := _doubt_gates(evidence) or _doubt_replay(evidence):
         return doubt
-    if evidence.only_with_ignored:
-        return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
     if evidence.dirty_submodules:
         return f"the gates ran with uncommitted files in the submodule {_name(evidence.dirty_submodules)}"
+    if evidence.only_with_ignored:
+        return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
     return "" if evidence.has_git else "without git, changes to the tests can't be detected: run `git init`"
 
 

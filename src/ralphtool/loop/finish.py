@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from ralphtool.workspace.git import Repository
 from ralphtool.workspace.mixed_tree import build_mixed_tree
 from ralphtool.workspace.paths import Paths, join_first, printable
 from ralphtool.workspace.revert import SpecPlace
+from ralphtool.workspace.shared_branch import list_checked_out
 from ralphtool.workspace.stash import find_under_way
 from ralphtool.workspace.user_plan import UnusablePlan
 
@@ -67,6 +69,7 @@ def _finish_locked(repository: Repository, root: str, change: str, message: str 
         return _finish_killed(repository, root, change)
     if repository.head() == ref:
         raise GitError(f"the branch ralph/{change} itself is checked out: `git switch` to the branch to merge into")
+    _check_not_checked_out(repository, ref)
     if name := find_under_way(repository):  # its own commit would include the work of the branch
         raise GitError(
             f"a merge, rebase or similar operation is in progress ({name}): finish or abort it, then try again"
@@ -90,6 +93,17 @@ def _finish_locked(repository: Repository, root: str, change: str, message: str 
     notices = _remove_rest(repository, root, change, left)
     paths = tuple(one.path for one in changed)
     return Finished(layout.branch(change), commit, paths, made, kept, left.kept, notices)
+
+
+def _check_not_checked_out(repository: Repository, ref: str) -> None:
+    """Without its branch, all files of a working tree would seem new, and its next commit would have no parent."""
+    for place in list_checked_out(repository, ref):
+        folder = shlex.quote(place.top)
+        raise GitError(
+            f"the branch {ref.removeprefix('refs/heads/')}, which would be deleted, is checked out in {place.top}: "
+            f"remove that worktree (`git worktree remove {folder}`) or run `git -C {folder} switch --detach`, "
+            "then try again. Nothing was changed"
+        )
 
 
 def _finish_killed(repository: Repository, root: str, change: str) -> Finished:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import layout, locks
 from ralphtool.errors import TreeBusy
+from ralphtool.workspace.after_kill import AfterKill
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.paths import Paths, join_first
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
+from ralphtool.workspace.protected_refs import move_back
 from ralphtool.workspace.shared_branch import check_committed
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree
@@ -39,7 +41,7 @@ class InPlace(Tree):
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         self._lock_tree()
-        told = [text for text in [_recover_locked(self.repository, self.root)] if text]
+        told = _recover_locked(self.repository, self.root)
         self.stash.check_not_busy()
         self.ignored.put_back()
         self.protected_git.forget()
@@ -139,43 +141,54 @@ class InPlace(Tree):
         os.close(self._lock)
         self._lock = -1
 
-    def recover(self) -> str:
+    def recover(self) -> list[str]:
         """After a killed run, restores the user's files first. Returns what was done."""
         note = self.stash.note()
         if note is None:
-            return ""
-        if note.phase == "away":
-            self._recover_tree(note)
+            return []
+        told = self._recover_tree(note) if note.phase == "away" else []
         self._restore_user_files()
         self.protected_git.forget()
-        return f"the run {note.run} was interrupted: your files are restored"
+        return [f"the run {note.run} was interrupted: your files are restored", *told]
 
-    def _recover_tree(self, note: StashNote) -> None:
+    def _recover_tree(self, note: StashNote) -> list[str]:
+        last = locks.read_last_heartbeat(self.root, note.run)
+        since = None if last is None else last + locks.HEARTBEAT_SECONDS
+        head = self.repository.resolve(note.head)  # without it, there would be nothing to go back to
+        is_users = head is not None and AfterKill(self.repository, since).has_moved(note.head, head)
         self.protected_git.unlock()
+        # If nothing is known of its end, a branch that was switched shows that the user has been here.
+        is_sure = since is not None or self.repository.head() == self.ref
+        if is_sure:
+            self.protected_git.recover(since)
+        told = self.protected_git.take_notices()
         self._prepare_index()
         self.repository.ensure_identity()
-        known = self.repository.resolve(self.ref)
-        is_ours = self._is_head_unchanged(note)  # otherwise the user has been here since
+        told += self._recover_branch(note)
+        if is_sure and not is_users and note.commit and note.head not in (self.ref, note.commit):
+            told += self._move_back(note.head, note.commit)
+        return told
+
+    def _recover_branch(self, note: StashNote) -> list[str]:
+        """The branch of the change, on which only the run's commits count. What is in the tree is kept first."""
+        tip = self.protected_git.tip
+        known, told = self.repository.resolve(self.ref) or tip, []
         if not os.path.exists(self.repository.index):
             self.repository.run("read-tree", known or "--empty")
         if known:
             self._advance(known, self.repository.tree_of(known))
             self._set_spared_paths(note)
-            if is_ours:
-                self.protected_git.recover()
-            self.keep_interrupted(note.run)
-            if is_ours and self.protected_git.tip:
-                self.repository.set_refs({self.ref: self.protected_git.tip})
-        if is_ours and note.commit and note.head not in (self.ref, note.commit):
-            self.repository.set_refs({note.head: note.commit})
+            kept = self.keep_interrupted(note.run)
+            text = f"the tree had files that are not committed; they are kept as {kept} (`git show {kept}`)"
+            told = [text] if kept else []
+        return told + (self._move_back(self.ref, tip) if tip else [])
 
-    def _is_head_unchanged(self, note: StashNote) -> bool:
-        """Whether the branch was not switched after the run was killed. Its agent may have switched before."""
-        if self.repository.head() == self.ref:
-            return True
-        last = locks.read_last_heartbeat(self.root, note.run)
-        switched = os.stat(os.path.join(self.repository.gitdir, "HEAD")).st_mtime
-        return last is not None and switched <= last + locks.HEARTBEAT_SECONDS
+    def _move_back(self, ref: str, commit: str) -> list[str]:
+        now = self.repository.resolve(ref)
+        if now == commit:
+            return []
+        shown = move_back(self.repository, ref, commit, now)
+        return [f"{ref.removeprefix('refs/heads/')} is back at {commit[:10]}, where the run had it{shown}"]
 
     def _restore_user_files(self) -> None:
         self.stash.restore(self._check_out_theirs)
@@ -209,14 +222,14 @@ def find_note(repository: Repository, project: str) -> StashNote | None:
     return InPlace(repository, project, "any").stash.note()
 
 
-def recover(repository: Repository, project: str, first: Callable[[StashNote], None] = lambda note: None) -> str:
+def recover(repository: Repository, project: str, first: Callable[[StashNote], None] = lambda note: None) -> list[str]:
     """Restores the user's tree after a killed run; returns what was done, if anything.
 
     `first` is called once it is certain that no run is using the tree.
     """
     place = InPlace(repository, project, "any")
     if place.stash.note() is None:
-        return ""
+        return []
     place._lock_tree()
     try:
         if note := place.stash.note():
@@ -226,10 +239,10 @@ def recover(repository: Repository, project: str, first: Callable[[StashNote], N
         place._unlock_tree()
 
 
-def _recover_locked(repository: Repository, project: str) -> str:
+def _recover_locked(repository: Repository, project: str) -> list[str]:
     """Like `recover`, for a caller that has locked the tree. The killed run may be one of another change."""
     note = InPlace(repository, project, "any").stash.note()
-    return InPlace(repository, project, note.change).recover() if note else ""
+    return InPlace(repository, project, note.change).recover() if note else []
 
 
 def _try_lock(fd: int) -> bool:

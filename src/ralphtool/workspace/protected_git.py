@@ -19,6 +19,7 @@ from msgspec import Struct
 from ralphtool import typed
 from ralphtool.core import files, layout
 from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.workspace.after_kill import AfterKill
 from ralphtool.workspace.agent_trace import AgentTrace
 from ralphtool.workspace.protected_config import restore_config
 from ralphtool.workspace.protected_refs import ProtectedRefs
@@ -112,17 +113,20 @@ class ProtectedGit:
         known = _GitRecord(list(named), saved, self._refs.refs, self.tip, self._refs.stash)
         files.replace(self._record_path, msgspec.json.encode(known))
 
-    def recover(self) -> list[GuardFinding]:
-        """Reverts an agent's changes from before its run was killed."""
+    def recover(self, since: float | None = None) -> None:
+        """Reverts an agent's changes from before its run was killed; `take_notices` returns what was done.
+
+        Changes after `since` are the user's; None if that time is not known."""
         try:
             known = typed.decode(files.read(self._record_path), _GitRecord)
         except (FileNotFoundError, msgspec.DecodeError):
-            return []
+            return
         if any(map(os.path.isabs, known.paths)):
-            return []  # written by an earlier version, maybe before the project was moved
+            return  # written by an earlier version, maybe before the project was moved
         self._files = {os.path.join(self.repository.common, path): known.files.get(path) for path in known.paths}
         self._refs.refs, self._refs.stash, self.tip = known.refs, known.stash, known.tip
-        return self.restore_changed(is_late=True)
+        found = self.restore_changed(AfterKill(self.repository, since))
+        self._notices = [*(f"{one.path}: {one.detail}" for one in found), *self._notices]
 
     def forget(self) -> None:
         if self.is_out_of_reach and not os.path.exists(self._record_path):
@@ -131,15 +135,15 @@ class ProtectedGit:
         self._trace.clear()
         files.remove(self._record_path)
 
-    def restore_changed(self, *, is_late: bool = False) -> list[GuardFinding]:
-        """Reverts the changes, and returns a finding for each. `is_late`: the run was killed, and the user may have
+    def restore_changed(self, late: AfterKill | None = None) -> list[GuardFinding]:
+        """Reverts the changes, and returns a finding for each. `late`: the run was killed, and the user may have
         worked here since."""
         self.unlock()
         if self.is_out_of_reach:
             return []
         traced = self._trace.read() if self.shared else None
-        found = self._restore_files(traced, is_late=is_late)
-        refs = self._refs.restore(traced, is_late=is_late)
+        found = self._restore_files(traced, late)
+        refs = self._refs.restore(traced, late)
         found += refs.findings
         self._notices += refs.notices
         if found or self._notices:
@@ -169,19 +173,39 @@ class ProtectedGit:
     def _git_path(self, name: str) -> str:
         return os.path.join(self.repository.gitdir if name in _OWN else self.repository.common, name)
 
-    def _restore_files(self, traced: TracedGit | None, *, is_late: bool) -> list[GuardFinding]:
+    def _restore_files(self, traced: TracedGit | None, late: AfterKill | None) -> list[GuardFinding]:
         now = self._read_files()
-        changed = [path for path in {*now, *self._files} if now.get(path) != self._files.get(path)]
+        changed = sorted(path for path in {*now, *self._files} if now.get(path) != self._files.get(path))
+        # All are looked up first: what is restored leaves its own time.
+        later = [path for path in changed if late and late.has_changed(path)]
         found = []
-        for path in sorted(changed):
+        for path in changed:
             if traced is not None and self._is_shared(path):
-                found += self._settle_shared(path, traced, is_late=is_late)
-                continue
-            self._keep_copy(path)
-            _restore_file(path, self._files.get(path))
-            if not _is_harmless(path, self._files.get(path), now.get(path)):
-                found.append(self._find("changed by the agent, and restored", path))
+                found += self._settle_shared(path, traced, is_late=late is not None)
+            elif path in later:
+                self._notices += self._describe_kept(path)
+            else:
+                found += self._restore_file(path, now.get(path), is_late=late is not None)
         return found
+
+    def _restore_file(self, path: str, now: _SavedFile | None, *, is_late: bool) -> list[GuardFinding]:
+        kept = self._keep_copy(path)
+        _restore_file(path, self._files.get(path))
+        if _is_harmless(path, self._files.get(path), now):
+            return []
+        shown = f"; the changed file is {kept}" if is_late and kept else ""
+        return [self._find(f"changed by the agent, and restored{shown}", path)]
+
+    def _describe_kept(self, path: str) -> list[str]:
+        """A file that the user changed last stays, but the agent may have changed it before."""
+        if os.path.basename(path) == "HEAD":
+            return []
+        command = self._build_command(path, self._files.get(path))
+        changed = "changed" if os.path.lexists(path) else "removed"
+        return [
+            f"{self._display_name(path)} was {changed} after the run had been killed, and is left as it is. If it "
+            f"wasn't you, run `{command}`"
+        ]
 
     def _is_shared(self, path: str) -> bool:
         return path in [self._git_path(name) for name in _SHARED]
@@ -203,22 +227,29 @@ class ProtectedGit:
     def _describe_shared(self, path: str, before: _SavedFile | None, others: Sequence[str]) -> str:
         name = self._display_name(path)
         what = name if others == ["it"] else f"{', '.join(others)} in {name}"
-        command = f"rm {shlex.quote(path)}"
-        if before is not None:
-            kept = self._find_copy_path(path, f"before-{time.time_ns()}")
-            _restore_file(kept, before)
-            command = f"cp {shlex.quote(kept)} {shlex.quote(path)}"
+        command = self._build_command(path, before)
         return f"{what} changed while the agent worked, maybe by you. If it wasn't you, run `{command}`"
+
+    def _build_command(self, path: str, before: _SavedFile | None) -> str:
+        """The command that restores a file; keeps a copy for that."""
+        if before is None:
+            return f"rm {shlex.quote(path)}"
+        kept = self._find_copy_path(path, f"before-{time.time_ns()}")
+        _restore_file(kept, before)
+        return f"cp {shlex.quote(kept)} {shlex.quote(path)}"
 
     def _find(self, detail: str, path: str) -> GuardFinding:
         return GuardFinding("git-touched", self._display_name(path), detail)
 
-    def _keep_copy(self, path: str) -> None:
-        """Keeps the changed file: the user may have changed it after all. HEAD is left out: every switch changes it."""
-        if os.path.isfile(path) and os.path.basename(path) != "HEAD":
-            kept = self._find_copy_path(path, str(os.lstat(path).st_mtime_ns))
-            os.makedirs(os.path.dirname(kept), exist_ok=True)
-            shutil.copy2(path, kept)
+    def _keep_copy(self, path: str) -> str | None:
+        """Keeps the changed file, and returns where: the user may have changed it after all. HEAD is left out: every
+        switch changes it."""
+        if not os.path.isfile(path) or os.path.basename(path) == "HEAD":
+            return None
+        kept = self._find_copy_path(path, str(os.lstat(path).st_mtime_ns))
+        os.makedirs(os.path.dirname(kept), exist_ok=True)
+        shutil.copy2(path, kept)
+        return kept
 
     def _find_copy_path(self, path: str, ending: str) -> str:
         name = os.path.relpath(path, self.repository.common).replace("/", "-")

@@ -18,6 +18,7 @@ from ralphtool.judging.guard.model import GuardFinding
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from ralphtool.workspace.after_kill import AfterKill
     from ralphtool.workspace.agent_trace import TracedGit
     from ralphtool.workspace.git import Repository
 
@@ -85,25 +86,44 @@ class ProtectedRefs:
 
     # --- afterwards -------------------------------------------------------------------------------
 
-    def restore(self, traced: TracedGit | None, *, is_late: bool) -> RestoredRefs:
+    def restore(self, traced: TracedGit | None, late: AfterKill | None) -> RestoredRefs:
         """Reverts an agent's moves. New refs do no harm, and may be the user's.
 
-        `traced` is None if every change is the agent's. If `is_late`, what is not the agent's is the user's, who has
-        been here since."""
+        `traced` is None if every change is the agent's; but if the run is not at work anymore (`late`), the later ones
+        are the user's, who has been here since."""
         restored = RestoredRefs([], [])
         if self.refs is None:
             return restored
         try:
             now = self._read()
-            self._restore_stash(traced, restored, is_late=is_late)
+            self._restore_stash(traced, restored, late)
             changed = {name: value for name, value in self.refs.items() if now.get(name) != value and name != _STASH}
             if _STASH in self.refs and not self.stash and _STASH not in now:
                 changed[_STASH] = self.refs[_STASH]  # it has no log of the usual kind
+            # All are looked up first: each move leaves its own time.
+            later = [name for name in changed if late and traced is None and late.has_moved(name, now.get(name))]
             for name, value in sorted(changed.items()):
-                self._settle(name, value, now.get(name), traced, restored, is_late=is_late)
+                if late and name in later:
+                    restored.notices.extend(self._describe_kept(name, value, now.get(name), late))
+                else:
+                    self._settle(name, value, now.get(name), traced, restored, is_late=late is not None)
         except GitError as error:
             restored.findings.append(GuardFinding("git-touched", "refs", f"can't be read after the attempt: {error}"))
         return restored
+
+    def _describe_kept(self, name: str, before: str, now: str | None, late: AfterKill) -> list[str]:
+        """A ref that the user moved last stays. Notices say what may be the agent's after all."""
+        if now is None:
+            self._keep_moved([before])
+            command = f"git update-ref {shlex.quote(name)} {before}"
+            return [f"{name} was deleted after the run had been killed. If it wasn't you, run `{command}`"]
+        was = late.find_value_at_kill(name)
+        if was in (None, before):
+            return []
+        return [
+            f"{name} is left as it is, because it was moved after the run had been killed. But it had been moved "
+            f"before, maybe by the agent: `git log {before[:10]}..{str(was)[:10]}` shows what that added"
+        ]
 
     def _settle(
         self,
@@ -118,11 +138,9 @@ class ProtectedRefs:
         verb = "moved" if now else "deleted"
         if traced is None or traced.has_written(name, now):
             goal = before if traced is None else self._find_users_value(name, before, traced)
-            if traced is not None:
-                self._keep_moved([now] if now else [])  # the user may have built upon it
             try:
-                self._repository.set_refs({name: goal})
-                told = f"{verb} by the agent, and restored"
+                shown = move_back(self._repository, name, goal, now)
+                told = f"{verb} by the agent, and restored{shown if is_late else ''}"
             except GitError as error:
                 told = f"{verb} by the agent, and can't be restored: {error}"
             restored.findings.append(GuardFinding("git-touched", name, told))
@@ -146,22 +164,24 @@ class ProtectedRefs:
 
     # --- the stash: a ref whose log has the older entries -------------------------------------------
 
-    def _restore_stash(self, traced: TracedGit | None, restored: RestoredRefs, *, is_late: bool) -> None:
+    def _restore_stash(self, traced: TracedGit | None, restored: RestoredRefs, late: AfterKill | None) -> None:
         now = self._read_stash()
         new = _without(now, self.stash)
         lost = _without(self.stash, now)
         has_no_log = not self.stash and _STASH in (self.refs or {})
-        if not lost and (traced is not None or now == self.stash or has_no_log):
+        theirs = new if traced is not None else [line for line in new if late and late.is_later(_read_moment(line))]
+        wanted = [*self.stash, *theirs]
+        if not lost and (traced is not None or now == wanted or has_no_log):
             return
         if traced is not None and not traced.has_touched(_STASH):
-            if not is_late:
+            if late is None:
                 self._report_stash(lost, restored)
             return
         try:
-            if not self.stash:
-                self._keep_moved(map(_new_id, new))  # the only copy of what the agent put there
-            self._write_stash(self.stash if traced is None else [*self.stash, *new])
-            told = "changed by the agent, and restored"
+            removed = _without(new, theirs)
+            self._keep_moved(map(_new_id, removed))  # maybe the only copy
+            self._write_stash(wanted)
+            told = f"changed by the agent, and restored{_describe_stashes(removed) if late else ''}"
         except GitError as error:
             told = f"changed by the agent, and can't be restored: {error}"
         restored.findings.append(GuardFinding("git-touched", _STASH, told))
@@ -188,6 +208,26 @@ class ProtectedRefs:
         os.makedirs(os.path.dirname(self._log), exist_ok=True)
         files.clear(self._log)
         files.create(self._log, b"".join(line + b"\n" for line in chained), 0o644)
+
+
+def move_back(repository: Repository, ref: str, goal: str, now: str | None) -> str:
+    """Restores a ref. Another one keeps the commits that only it had; returns how to see them, if there are any."""
+    if now is None or repository.is_ancestor(now, goal):
+        repository.set_refs({ref: goal})
+        return ""
+    repository.set_refs({f"{layout.MOVED}{now}": now, ref: goal})
+    return f"; it had other commits, which are kept: `git log {goal[:10]}..{now[:10]}` shows them"
+
+
+def _describe_stashes(lines: Sequence[bytes]) -> str:
+    ids = [_new_id(line)[:10] for line in lines]
+    return f"; it had other entries, which are kept: `git stash show -p {ids[0]}`" if ids else ""
+
+
+def _read_moment(line: bytes) -> int:
+    """The time of a line of a log, in seconds."""
+    words = line.partition(b"\t")[0].split(b" ")
+    return int(words[-2]) if len(words) > 2 and words[-2].isdigit() else 0
 
 
 def _new_id(line: bytes) -> str:

@@ -81,7 +81,9 @@ def keep_left(repository: Repository, project: str, change: str, newest: str | N
     for name in list_of_change(repository, change):
         place = _find_place(repository, name)
         try:
-            ref = _find_left(repository, project, name).keep_work(newest) if _has_files(place) else None
+            left = _find_left(repository, project, name)
+            ref = left.keep_work(newest) if _has_files(place) else None
+            notices += left.take_notices() if _has_files(place) else []
         except (GitError, OSError) as error:
             told = f"{place} may hold unfinished work that can't be read ({error}), so it is not removed"
             notices.append(f"{told}. To remove it: rm -rf {shlex.quote(place)} && git worktree prune")

@@ -64,6 +64,7 @@ class Worktree(Tree):
         self.repository.set_entries(self._tip_tree, [self.ours])
         self._switch_to(self._tip_tree)
         self.repository.set_head(self.ref)
+        told += self.take_notices()  # about the agent of a killed run
         return [*told, f"the worktree is {self.place}"]
 
     def _recover_git(self) -> None:
