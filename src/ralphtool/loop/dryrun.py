@@ -13,7 +13,7 @@ from msgspec import Struct
 from ralphtool import specs
 from ralphtool.core import locks
 from ralphtool.history import History, analyzer
-from ralphtool.loop import briefing, workspace_choice
+from ralphtool.loop import briefing, gate_notices, workspace_choice
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.change import waits_for
 from ralphtool.loop.story_order import find_rounds
@@ -56,6 +56,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     paused: bool
     steps: list[PlannedStory]  # in the order in which they would begin; those that are done come first
     gates: list[str]
+    gate_troubles: list[str]  # why some of them can't be started
     workspace: list[str]  # where work would happen, and why not in a better place
     first: str | None  # the story that would begin
     prompt: str | None
@@ -80,6 +81,7 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
         paused=stands.paused,
         steps=steps,
         gates=list(gates),
+        gate_troubles=gate_notices.list_for_plan(settings, root, gates),
         workspace=workspace_choice.preview(settings, Repository.find(root), gates, spec.change),
         first=first.id if first else None,
         prompt=built.text if built else None,
