@@ -84,6 +84,18 @@ def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
     assert state_of(shop) in ("failed", "unproven")
 
 
+def test_the_second_try_of_the_tests_as_they_were_is_told_apart(shop: Lab) -> None:
+    shop.play(default=attempt({"cart.py": BROKEN, **CHEATS["expected values edited"]}))
+    shop.loop("--attempts", "1")
+    [entry] = shop.entries()
+    gates = [one for one in shop.events() if one["type"] == "gate" and one["when"].startswith("replay")]
+    assert [one["when"] for one in gates] == ["replay", "replay-again"]
+    assert len({one["log"] for one in gates}) == 2
+    shown = shop.run("explain", entry["id"], COLUMNS="300").stdout
+    assert shown.count("red on the tests as they were: ") == 1
+    assert shown.count("red on the tests as they were, run again: ") == 1
+
+
 WEAKER = {"cart.py": CART + DISCOUNT, "tests/test_cart.py": TESTS.replace("total([1, 2]) == 3", "total([1, 2])")}
 TOLD = "1 assertion that still passes was weakened: tests/test_cart.py"
 
