@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost, prove
+from ralphtool.judging.proof_words import describe_weaker_tests
 from ralphtool.judging.receipt import Suspicion
 
 TESTS = "pytest"
@@ -214,6 +216,45 @@ def test_removed_tests_that_still_pass_are_told_and_fail_only_where_that_is_stri
     strict = evidence(after=suite("a"), replay=suite("ab"), is_strict=True)
     assert prove(strict, forbid).against
     assert not prove(strict, permit).against
+
+
+WEAKENED = (
+    Suspicion(kind="assertion-weakened", path="tests/test_units.py", detail="test_km: km(10) == 16 became km(10)"),
+    Suspicion(kind="test-skipped", path="tests/test_units.py", detail="Units.test_miles: @unittest.skip"),
+)
+
+
+def test_weakened_tests_that_still_pass_are_told() -> None:
+    receipt = prove(evidence(replay=suite("ab"), suspicions=WEAKENED), forbid).receipt
+    assert receipt is not None
+    assert receipt.weakened == WEAKENED
+    assert describe_weaker_tests(receipt.removed, receipt.weakened) == (
+        "1 test that still passes was skipped: tests/test_units.py; "
+        "1 assertion that still passes was weakened: tests/test_units.py"
+    )
+
+
+def test_a_weakened_test_that_fails_as_it_was_is_lost_and_not_told_as_one_that_passes() -> None:
+    both = SuiteRun(command=TESTS, ok=True, passed=frozenset({"a", "t.test_km"}), count_passed=2)
+    as_it_was = structs.replace(both, ok=False, passed=frozenset("a"), failed=frozenset({"t.test_km"}), count_failed=1)
+    receipt = prove(evidence(before=both, after=both, replay=as_it_was, suspicions=WEAKENED), permit).receipt
+    assert receipt is not None
+    assert (receipt.lost, receipt.weakened) == (("t.test_km",), WEAKENED[1:])
+
+
+def test_a_suspicion_that_nothing_was_run_for_is_not_told_as_a_test_that_passes() -> None:
+    receipt = prove(evidence(suspicions=WEAKENED), forbid).receipt
+    assert receipt is not None
+    assert (receipt.state, receipt.weakened) == ("unproven", ())
+
+
+def test_strict_fails_weakened_tests_unless_something_allows_them() -> None:
+    strict = evidence(replay=suite("ab"), suspicions=WEAKENED, is_strict=True)
+    [told] = prove(strict, forbid).against
+    assert "1 assertion that still passes was weakened: tests/test_units.py" in told
+    assert "test_km: km(10) == 16 became km(10)" in told
+    names = ["tests/test_units.py::test_km", "tests/test_units.py::Units.test_miles"]
+    assert not prove(strict, lambda lost: "the story says so" if [*lost] == names else "").against
 
 
 LINT = "make lint"

@@ -12,6 +12,7 @@ from properties import examples
 
 from ralphtool.agents import End, Failure
 from ralphtool.judging.gates import RedGate
+from ralphtool.judging.guard import merges
 from ralphtool.judging.guard.model import GuardFinding
 from ralphtool.judging.verdict import Claim, Evidence, Verdict, judge, parse_claim
 
@@ -143,7 +144,10 @@ def test_nothing_may_follow_the_promise(before: str, after: str) -> None:
 
 # --- how an iteration ended -------------------------------------------------------------------------
 
+CONFLICT = b"<<<<<<< one\na\n=======\nb\n>>>>>>> other\n"
 CHEATED = GuardFinding("test-deleted", "tests/test_a.py", "it is gone")
+MARKED = tuple(merges.find_markers(dict.fromkeys(("tests/test_units.py", "units/__init__.py"), CONFLICT)))
+CLOBBERED = GuardFinding("merge-clobber", "a.py", "other stories changed it")
 DONE = Evidence(
     ending="exit",
     end=End(ok=True, message=PROMISE),
@@ -192,6 +196,8 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
         "`make check` is newly red: exit status 2",
     ),
     "a test": ({"red": (RedGate("pytest", ("tests/a.py::b",)),)}, "failed", "newly red: tests/a.py::b (`pytest`)"),
+    "markers": ({"findings": MARKED}, "failed", "conflict markers are left in tests/test_units.py, units/__init__.py"),
+    "others' work": ({"findings": (CLOBBERED,)}, "failed", "conflicts were not resolved properly: merge-clobber a.py"),
     "honesty": ({"findings": (CHEATED,)}, "failed", "shows cheating: test-deleted tests/test_a.py (it is gone)"),
     "a tree": ({"trouble": "disk\nfull"}, "failed", "the work can't be read: disk full"),
     "time": ({"ending": "wall-clock"}, "partial", "ran out of time"),
@@ -274,6 +280,13 @@ def test_the_blocker_of_the_promise_comes_before_an_observed_one() -> None:
     assert but(claim=Claim(), blockers=("no file", "no key")).blocker == "no file"
     assert but(claim=Claim(), blockers=("no\nfile " * 100,)).summary.startswith("blocked: no file no file")
     assert len(but(claim=Claim(), blockers=("no file " * 1000,)).summary) < 300
+
+
+def test_not_every_finding_is_cheating() -> None:
+    told = but(findings=(*MARKED, CLOBBERED)).reasons
+    assert len(told) == 2
+    assert "cheating" not in "".join(told)
+    assert len(but(findings=(*MARKED, CHEATED)).reasons) == 2
 
 
 @pytest.mark.parametrize(("is_guarded", "status"), [(True, "failed"), (False, "completed")])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from lab import DONE, Lab
+from sandbox.boxes import needs_box
 
 from ralphtool.loop.dryrun import TOKEN
 
@@ -62,6 +63,19 @@ def test_the_prompt_is_the_one_that_is_sent_then(planned: Lab) -> None:
     [token] = [line for line in sent.splitlines() if line.startswith("token: ")]
     assert f"token: {TOKEN}" in told
     assert told.replace(f"token: {TOKEN}", token) == sent
+
+
+@needs_box
+def test_the_first_prompt_in_a_box_is_the_one_that_is_sent_then(lab: Lab) -> None:
+    lab.repository(STORIES, tests=["true"], workspace="auto").play(default=DONE)
+    told = lab.run("run", "--dry-run", "--json").json
+    assert told["workspace"][0].startswith("work happens in a box")
+    lab.loop("--max-iterations", "1")
+    [sent] = [path.read_text() for path in lab.root.glob(".ralph/runs/*/001-*/prompt.md")]
+    [token] = [line for line in sent.splitlines() if line.startswith("token: ")]
+    assert told["prompt"].replace(f"token: {TOKEN}", token) == sent
+    assert "You are in a sandbox." in sent
+    assert "or freely in" not in sent
 
 
 def test_after_a_part_was_kept_and_something_learnt_too(planned: Lab) -> None:

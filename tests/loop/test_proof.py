@@ -84,6 +84,38 @@ def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
     assert state_of(shop) in ("failed", "unproven")
 
 
+def test_the_second_try_of_the_tests_as_they_were_is_told_apart(shop: Lab) -> None:
+    shop.play(default=attempt({"cart.py": BROKEN, **CHEATS["expected values edited"]}))
+    shop.loop("--attempts", "1")
+    [entry] = shop.entries()
+    gates = [one for one in shop.events() if one["type"] == "gate" and one["when"].startswith("replay")]
+    assert [one["when"] for one in gates] == ["replay", "replay-again"]
+    assert len({one["log"] for one in gates}) == 2
+    shown = shop.run("explain", entry["id"], COLUMNS="300").stdout
+    assert shown.count("red on the tests as they were: ") == 1
+    assert shown.count("red on the tests as they were, run again: ") == 1
+
+
+WEAKER = {"cart.py": CART + DISCOUNT, "tests/test_cart.py": TESTS.replace("total([1, 2]) == 3", "total([1, 2])")}
+TOLD = "1 assertion that still passes was weakened: tests/test_cart.py"
+
+
+def test_a_weakened_test_that_still_passes_is_told_at_the_end_of_the_run(shop: Lab) -> None:
+    shop.play(default=attempt(WEAKER))
+    assert state_of(shop) == "held"
+    assert shop.events()[-1]["stories"][0]["weaker_tests"] == TOLD
+
+
+@pytest.mark.parametrize(("change", "state"), [("strict", "failed"), ("strict, asked for", "held")])
+def test_strict_fails_a_weakened_test_unless_the_story_asks_for_it(lab: Lab, change: str, state: str) -> None:
+    make_shop(lab).configure(tests=[GATE], attempts=1, guard="strict")
+    if "asked" in change:
+        lab.tasks_file.write_text(lab.tasks_file.read_text().replace("Add a discount", "Add a (may change tests)"))
+    lab.play(default=attempt(WEAKER))
+    assert state_of(lab) == state
+    assert (TOLD in lab.entries()[0]["summary"]) == (state == "failed")
+
+
 MORE_TESTS = TESTS.replace("def test_total", "def test_sum_of_prices")
 HONEST: dict[str, tuple[dict[str, str], str]] = {
     "a test renamed": ({"cart.py": CART + DISCOUNT, "tests/test_cart.py": MORE_TESTS}, "held"),

@@ -33,6 +33,8 @@ def receipt(state: str, number: int = 1, **more: Any) -> dict[str, Any]:
 
 
 OWN = tuple(f"tests/test_form.py::test_{name}" for name in ("empty", "wrong_password", "locked", "reset", "mail"))
+WEAKENED = {"kind": "assertion-weakened", "path": "tests/test_form.py", "detail": "test_form compares less"}
+WEAKER = "1 test that still passes was removed; 1 assertion that still passes was weakened: tests/test_form.py"
 RECEIPTS = {
     "1": receipt(
         "proven",
@@ -40,7 +42,8 @@ RECEIPTS = {
         own_tests=OWN,
         own_count=60,
         removed=["tests/test_old.py::test_twice"],
-        suspicions=[{"kind": "assertion-weakened", "path": "tests/test_form.py", "detail": "test_form compares less"}],
+        suspicions=[WEAKENED],
+        weakened=[WEAKENED],
         cleared="the tests as they were pass on the new code",
         runs=[
             {"kind": "gates", "command": "pytest -q", "ok": True, "tally": "212 passed"},
@@ -61,6 +64,7 @@ def line(type: str, second: int = 0, **fields: Any) -> bytes:
 def story_row(number: int, state: str = "done", **more: Any) -> dict[str, Any]:
     id = str(number)
     proof = {"proof": STATES[number - 1], "proof_why": WHY if number == 3 else ""}
+    proof |= {"weaker_tests": WEAKER} if number == 1 else {}
     made = {"id": id, "title": NAMES[number - 1], "state": state, "commit": commit(number), **proof}
     return {**made, "entry": f"add-login-{id}-1", **more}
 

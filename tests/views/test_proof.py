@@ -99,6 +99,7 @@ def test_a_change_shows_each_receipt(project: Ralph) -> None:
         "passing   210 before, 212 now",
         "removed   1 test that still passes was removed: tests/test_old.py::test_twice",
         "suspected assertion-weakened tests/test_form.py test_form compares less",
+        "weakened  1 assertion that still passes was weakened: tests/test_form.py",
         "cleared   the tests as they were pass on the new code",
         "ran       pytest -q: green, 210 passed (the tests as they were, on the new code)",
         "ran       pytest -q: red, as it should be, 210 passed, 60 failed (the new tests, without the work)",
@@ -136,12 +137,20 @@ def test_a_damaged_state_claims_nothing(other: Ralph, state: str) -> None:
     assert other.run("list").stdout.rstrip().endswith("stories 5/5")
 
 
+def test_a_report_says_at_the_story_which_tests_guard_less(project: Ralph) -> None:
+    shown = project.run("report").stdout
+    done = shown.partition("\n## Done\n")[2].partition("\n## ")[0]
+    [line] = [line for line in done.splitlines() if line.startswith("- **1. Set up**")]
+    assert made.WEAKER in line.replace("\\", "")
+
+
 def test_the_end_of_a_run_counts_and_names_what_is_not_proven(project: Ralph) -> None:
     lines = project.run("watch").stdout.splitlines()
     assert lines[1] == made.HEADLINE
     at = lines.index("Done, not proven")
     assert lines[at + 1 : at + 3] == ["  ! 3. Sign out  (commit 39f2c1b7d0)", f"      {made.WHY}"]
-    assert "  ✓ 1. Set up  (proven by its own tests, commit 19f2c1b7d0)" in lines
+    at = lines.index("  ✓ 1. Set up  (proven by its own tests, commit 19f2c1b7d0)")
+    assert lines[at + 1] == f"      {made.WEAKER}"
     assert "  ✓ 5. Read me  (ticked by you, commit 59f2c1b7d0)" in lines
     assert [line for line in lines if line.endswith("ralphtool accept 3")]
 
@@ -206,8 +215,8 @@ def test_old_records_never_say_proven(other: Ralph) -> None:
 
 def test_each_proof_is_a_line(project: Ralph) -> None:
     lines = [line[8:] for line in project.run("watch", "--replay", "--speed", "0").stdout.splitlines()]
-    own = "✓ 1. Set up: proven by its own tests (60 tests fail without it); 1 test that still passes was removed"
-    assert own in lines
+    own = "✓ 1. Set up: proven by its own tests (60 tests fail without it); "
+    assert own + made.WEAKER in lines
     assert "✓ 2. Login form: held by the existing tests (212 tests pass)" in lines
     assert f"! 3. Sign out: done, not proven: {made.WHY}" in lines
     assert "✓ 4. Colours: accepted by you: the colours are as I want them" in lines

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shlex
 import shutil
 from typing import TYPE_CHECKING
 
@@ -19,6 +17,7 @@ from ralphtool.agents.program import Program
 from ralphtool.cli.gate_causes import describe_install
 from ralphtool.core import config, files, gate_commands, layout, project
 from ralphtool.errors import InvalidValue, RalphError
+from ralphtool.executors.gate_programs import find_missing_program
 from ralphtool.history import neighbour
 from ralphtool.history.state import HistoryLock
 from ralphtool.workspace.git import Repository
@@ -72,39 +71,6 @@ def _list_changes(root: str) -> tuple[str, ...]:
 def list_gates(commands: gate_commands.GateCommands, root: str) -> tuple[GateCommand, ...]:
     both = (("checks", commands.checks), ("tests", commands.tests))
     return tuple(GateCommand(kind, one, find_missing_program(one, root)) for kind, each in both for one in each)
-
-
-def find_missing_program(command: str, root: str) -> str | None:
-    """The program of a shell command, if it is certainly not installed."""
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return None  # the shell will report what is wrong
-    while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
-        del words[0]
-    if not words or not re.fullmatch(r"[\w./+-]+", words[0]) or words[0] in _SHELL_BUILTINS:
-        return None
-    there = os.access(os.path.join(root, words[0]), os.X_OK) if "/" in words[0] else shutil.which(words[0])
-    return None if there else words[0]
-
-
-_SHELL_BUILTINS = {
-    ".",
-    ":",
-    "cd",
-    "command",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "for",
-    "if",
-    "set",
-    "source",
-    "test",
-} | {
-    *("type", "ulimit", "umask", "unset", "until", "wait", "while", "case", "trap", "read", "shift"),
-}
 
 
 def installed() -> tuple[str, ...]:

@@ -115,7 +115,9 @@ def _describe_tried(
     for notice in found.notices:
         what, _, mend = notice.partition("; ")
         yield warning("gates", what, mend or "commit them, or add them to the change")
-    yield ok("gates", f"tried in a {choice.kind}: the next run works there and skips this trial")
+    is_final = found.is_final(gate_commands.find_commands(root).tests)
+    rest = "and skips this trial" if is_final or choice.is_settled else "and tries them again"
+    yield ok("gates", f"tried in a {choice.kind}: the next run works there {rest}")
 
 
 def _run_here(

@@ -37,6 +37,8 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str], flag:
         _print_part("Gates", plan.gates, is_whole=True)
     else:
         _print_part("Gates", ["no tests configured: results will be unverified"])
+    if plan.gate_troubles:
+        _print_part("Problems of the gates", plan.gate_troubles)
     _print_part("Agents", agents or ["none"])
     if troubles:
         _print_part("Problems that prevent a run", troubles)

@@ -251,7 +251,8 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
         return 0
     register_secrets(settings)
     commands = gate_commands.find_commands(root)
-    made = dryrun.plan(root, spec, settings, [*commands.checks, *commands.tests])
+    gates = [*commands.checks, *commands.tests]
+    made = dryrun.plan(root, spec, settings, gates, make_given_runner(agent_command))
     names, troubles = _find_troubles(root, spec, settings, agent_command) if not is_done else ([], [])
     if as_json:
         click.echo(quickjson.dumps({**to_builtins(made), "agents": names, "trouble": "; ".join(troubles) or None}))

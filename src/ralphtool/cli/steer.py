@@ -12,7 +12,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_recorded_time
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
-from ralphtool.record import change_flag, questions, run_command, steering
+from ralphtool.record import change_flag, doubts, questions, run_command, steering
 from ralphtool.views.terminal.wrapping import echo, echo_command, glue
 
 if TYPE_CHECKING:
@@ -42,13 +42,16 @@ def _read_text(words: Sequence[str]) -> str:
 def questions_command(change: str | None, as_json: bool) -> None:
     """List the questions that need your answer: the story, what is missing or what happened, and how to answer.
 
+    Stories that are done, but not proven, are listed, too: accept or reject each.
+
     \b
     Examples:
       ralphtool questions
       ralphtool questions --json | jq -r '.questions[].missing'
     """
     root = project.find()
-    found = questions.list_open(root, change and targets.find_change(root, change))
+    name = change and targets.find_change(root, change)
+    found = [*questions.list_open(root, name), *doubts.list_doubts(root, name)]
     if as_json:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
@@ -60,7 +63,8 @@ def questions_command(change: str | None, as_json: bool) -> None:
 
 def _print_question(one: OpenQuestion, command: str) -> None:
     about = f"{one.story}. {one.title}" if one.title else one.story
-    where = f"{make_printable(one.change)}, {format_recorded_time(one.asked) or make_printable(one.asked[:16])}"
+    moment = format_recorded_time(one.asked) or make_printable(one.asked[:16])
+    where = ", ".join(filter(None, (make_printable(one.change), moment)))
     echo(f"{click.style(make_printable(about), bold=True)}  ({where})")
     for line in filter(None, ("" if one.missing in one.why else one.missing, one.why)):
         echo(f"  {_shorten_line(line)}")

@@ -88,6 +88,11 @@ def read_verify(project: str) -> dict[str, list[str]]:
     return _check_command_lists(table, project)
 
 
+def accepts_unproven(project: str) -> bool:
+    """`[proof] accept = "unproven"`: stories that are not proven need no decision."""
+    return mentions(project, "unproven") and _read_table(project, "proof").get("accept") == "unproven"
+
+
 def _check_command_lists(table: "dict[str, Any]", project: str) -> dict[str, list[str]]:
     for key in ("checks", "tests"):
         value = table.get(key, [])

@@ -237,7 +237,12 @@ class Prover:
                 yield Suspicion(kind=one.kind, path=printable(one.path), detail=printable(one.detail))
 
     def _replay(
-        self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun], spared: Sequence[FileChange] = ()
+        self,
+        tree: str,
+        paths: ChangedPaths,
+        after: Sequence[SuiteRun],
+        spared: Sequence[FileChange] = (),
+        when: str = "replay",
     ) -> tuple[SuiteRun, ...] | None:
         """Runs the old tests, with their old configuration, on the new source. `spared` files keep their new state."""
         side = [one for one in paths.tests if one not in spared]
@@ -245,7 +250,7 @@ class Prover:
         if not self._settings.proof.replay or not (side or paths.inline) or not suites:
             return None
         contents = {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
-        return self._show_as_they_were("replay", tree, side, contents, suites, with_lint=False)
+        return self._show_as_they_were(when, tree, side, contents, suites, with_lint=False)
 
     def _replay_checks(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> dict[str, Any]:
         """Runs the checks as they were, on everything else as it is now: a check that was weakened finds nothing."""
@@ -282,7 +287,8 @@ class Prover:
             return evidence
         spared = paths.builds
         # If nothing else was changed, the gates have already run on exactly that.
-        again = self._replay(tree, paths, evidence.after, spared) or self._pick(evidence.after, evidence.replay)
+        again = self._replay(tree, paths, evidence.after, spared, "replay-again")
+        again = again or self._pick(evidence.after, evidence.replay)
         merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
         retried = structs.replace(evidence, replay=merged or evidence.replay)
         still = set(find_lost(retried))

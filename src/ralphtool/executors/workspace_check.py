@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from ralphtool.executors.gate_programs import NOT_STARTED
 from ralphtool.judging import gates
 from ralphtool.judging.gate_trouble import Trouble, describe_difference, read_output
 from ralphtool.judging.guard.test_files import find_language
@@ -39,7 +40,11 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     results: tuple[GateResult, ...] = ()  # of the gates there, with the code as it is
     blind: frozenset[str] | None = None  # commands that stay green with broken code; None: there was no code to break
 
-    def is_weak(self, tests: Sequence[str]) -> bool:
+    def is_final(self, tests: Sequence[str]) -> bool:
+        """Whether later runs need not try the gates again: all could be started, and the tests noticed broken code."""
+        return not self._is_weak(tests) and not any(one.exit_code in NOT_STARTED for one in self.results)
+
+    def _is_weak(self, tests: Sequence[str]) -> bool:
         """Whether none of the test commands noticed broken code. That may change with the first test."""
         noticing = [one.command for one in self.results if one.ok and one.command not in (self.blind or ())]
         return bool(self.blind) and not any(command in noticing for command in tests)

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ralphtool.judging.own_tests import OwnTests, find_own_tests, find_run, is_named
-from ralphtool.judging.proof_words import IF_NOTHING_NEEDS_TO_CHANGE, KEEP_OR_EXPLAIN
+from ralphtool.judging.proof_words import (
+    IF_NOTHING_NEEDS_TO_CHANGE,
+    KEEP_OR_EXPLAIN,
+    WEAKENING,
+    describe_removed,
+    describe_weakened,
+)
 from ralphtool.judging.receipt import MOST_NAMES, ProofRun, Receipt, Suspicion
 from ralphtool.judging.testresults.unloaded import find_unloaded
 
@@ -112,13 +118,13 @@ def prove(evidence: ProofEvidence, allow: Callable[[Sequence[str]], str]) -> Pro
     unexplained = () if _is_same_by_reading(evidence) else lost
     if (unexplained or broken) and not allowed:
         return _judge_lost(evidence, unexplained, broken)
-    removed = _find_removed(evidence)
-    if removed and evidence.is_strict and not allow(removed):
-        return ProofResult(against=(f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}",))
+    removed, weakened = _find_removed(evidence), _find_weakened(evidence, lost)
+    if evidence.is_strict and (against := tuple(_accuse_weaker(removed, weakened, allow))):
+        return ProofResult(against=against)
     own = find_own_tests(evidence)
     why = _find_doubt(evidence)
     state = "unproven" if why else "proven" if own.names and _can_be_proven(evidence) else "held"
-    receipt = _build_receipt(evidence, state, why, own, lost if allowed else (), removed, allowed)
+    receipt = _build_receipt(evidence, state, why, own, lost if allowed else (), removed, weakened, allowed)
     return ProofResult(receipt=receipt)
 
 
@@ -269,6 +275,26 @@ def _find_removed(evidence: ProofEvidence) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _find_weakened(evidence: ProofEvidence, lost: Sequence[str]) -> tuple[Suspicion, ...]:
+    """Tests that check less, although their old version still passes: nothing is lost, but they guard less."""
+    found = [one for one in evidence.suspicions if one.kind in WEAKENING] if evidence.replay else []
+    return tuple(one for one in found if not any(_name_weakened(one).rpartition(".")[2] in name for name in lost))
+
+
+def _name_weakened(one: Suspicion) -> str:
+    """The name of the test, which the detail of a suspicion begins with."""
+    return re.sub(r" #\d+\Z", "", one.detail.partition(": ")[0])
+
+
+def _accuse_weaker(
+    removed: Sequence[str], weakened: Sequence[Suspicion], allow: Callable[[Sequence[str]], str]
+) -> Iterable[str]:
+    if removed and not allow(removed):
+        yield f"{describe_removed(len(removed))}: {_name(removed)}"
+    if weakened and not allow([f"{one.path}::{_name_weakened(one)}" for one in weakened]):
+        yield f"{describe_weakened(weakened)} ({_name([one.detail for one in weakened])})"
+
+
 def _list_deleted(evidence: ProofEvidence) -> set[str]:
     told = [one.detail for one in evidence.suspicions if one.kind == "test-deleted"]
     words = {word for detail in told for word in re.split(r"[\s,()]+", detail) if word}
@@ -351,6 +377,7 @@ def _build_receipt(
     own: OwnTests = _NONE,
     lost: Sequence[str] = (),
     removed: Sequence[str] = (),
+    weakened: Sequence[Suspicion] = (),
     allowed: str = "",
 ) -> Receipt:
     return Receipt(
@@ -363,6 +390,7 @@ def _build_receipt(
         passed_after=_sum_passed(evidence.after),
         lost=tuple(lost[:MOST_NAMES]),
         removed=tuple(removed[:MOST_NAMES]),
+        weakened=tuple(weakened[:MOST_NAMES]),
         allowed=allowed,
         suspicions=evidence.suspicions,
         cleared=_describe_cleared(evidence, lost, allowed) if evidence.suspicions else "",
@@ -397,7 +425,7 @@ def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
 
 def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -> Iterable[str]:
     if removed:
-        yield f"{_count(removed, 'test')} that still pass were removed: {_name(removed)}"
+        yield f"{describe_removed(len(removed))}: {_name(removed)}"
     if broken := find_lost_checks(evidence):
         yield f"checks as they were fail on the new code: {_name(broken)} (changed: {_name(evidence.check_paths)})"
     if own.hollow and not own.names:

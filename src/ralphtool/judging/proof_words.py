@@ -5,9 +5,13 @@ Standard library only, because `ralphtool watch` and `ralphtool list` must start
 
 from __future__ import annotations
 
+from ralphtool.core.amounts import pluralize
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from ralphtool.judging.receipt import Suspicion
 
 WORDS: dict[str, str] = {
     "proven": "proven by its own tests",
@@ -23,6 +27,12 @@ KEEP_OR_EXPLAIN = (
 )
 SHORT_WORDS: dict[str, str] = {**{state: state for state in WORDS}, "unproven": "not proven"}
 _PLURALS = {**WORDS, "proven": "proven by their own tests"}
+_WEAKENED = {  # the kinds of suspicions about the strength of a test
+    "test-skipped": ("test that still passes was skipped", "tests that still pass were skipped"),
+    "assertion-weakened": ("assertion that still passes was weakened", "assertions that still pass were weakened"),
+}
+WEAKENING = frozenset(_WEAKENED)
+_MOST_FILES = 3
 
 
 def drop_agent_advice(text: str) -> str:
@@ -69,3 +79,25 @@ def describe_proof(state: str, why: str = "") -> str:
     """What one story claims: `held by the existing tests`, `done, not proven: there is no gate`; else `done`."""
     words = WORDS.get(state, "done")
     return f"{words}: {why}" if state == "unproven" and why else words
+
+
+def describe_removed(number: int) -> str:
+    """As in `3 tests that still pass were removed`; empty if there are none."""
+    return pluralize(number, "test that still passes was removed", "tests that still pass were removed") * (number > 0)
+
+
+def describe_weakened(found: Sequence[Suspicion]) -> str:
+    """As in `1 assertion that still passes was weakened: tests/test_units.py`; empty if there are none."""
+    return "; ".join(filter(None, (_describe_kind(found, kind) for kind in _WEAKENED)))
+
+
+def _describe_kind(found: Sequence[Suspicion], kind: str) -> str:
+    paths = [one.path for one in found if one.kind == kind]
+    files = list(dict.fromkeys(paths))
+    more = f" and {len(files) - _MOST_FILES} more" if len(files) > _MOST_FILES else ""
+    return f"{pluralize(len(paths), *_WEAKENED[kind])}: {', '.join(files[:_MOST_FILES])}{more}" if paths else ""
+
+
+def describe_weaker_tests(removed: Sequence[str], weakened: Sequence[Suspicion]) -> str:
+    """What no longer guards later stories; empty if nothing was removed or weakened."""
+    return "; ".join(filter(None, (describe_removed(len(removed)), describe_weakened(weakened))))

@@ -61,6 +61,8 @@ class Receipt(Struct, frozen=True, kw_only=True):
     """original tests that passed before and fail on the new source; at most 50"""
     removed: tuple[str, ...] = ()
     """tests that were removed although they still pass; at most 50"""
+    weakened: tuple[Suspicion, ...] = ()
+    """tests that were skipped or check less now although they still pass as they were; at most 50"""
     allowed: str = ""
     """what allows the loss: the story's text, or a setting"""
     suspicions: tuple[Suspicion, ...] = ()

@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from ralphtool.agents import TRANSIENT, End, Failure
 from ralphtool.judging.gates import RedGate
-from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.guard.model import HAS_MARKERS, GuardFinding
 from ralphtool.judging.proof import ProofResult
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.judging.receipt import Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 VerdictStatus = Literal["completed", "failed", "blocked", "partial", "interrupted", "transient"]
 Ending = Literal[
@@ -209,9 +209,8 @@ def _list_reasons(evidence: Evidence) -> list[str]:
     against = []
     if evidence.trouble:
         against.append(f"the work can't be read: {_shorten_line(evidence.trouble)}")
-    accused = [one for one in evidence.findings if not one.is_warning]
-    if accused and evidence.is_guarded:
-        against.append(f"the diff shows cheating: {_describe_findings(accused)}")
+    if evidence.is_guarded:
+        against += _accuse([one for one in evidence.findings if not one.is_warning])
     against += [_describe_red_gate(one) for one in evidence.red]
     against += evidence.proof.against if evidence.proof else ()
     if bad_end := describe_bad_end(evidence, evidence.exit_detail):
@@ -251,6 +250,19 @@ def _describe_red_gate(red: RedGate) -> str:
 
     tests = ", ".join(_shorten_line(describe_failure(test)) for test in red.tests[:_SHOWN])
     return f"newly red: {tests}{more} (`{_shorten_line(red.command, 80)}`)"
+
+
+def _accuse(found: Sequence[GuardFinding]) -> Iterator[str]:
+    """A conflict that an agent did not resolve well is a mistake, not cheating."""
+    rest = [one for one in found if one.kind not in ("conflict-marker", "merge-clobber")]
+    if rest:
+        yield f"the diff shows cheating: {_describe_findings(rest)}"
+    marked = [one.path for one in found if one.detail == HAS_MARKERS]
+    if marked:
+        more = f" and {len(marked) - _SHOWN} more" if len(marked) > _SHOWN else ""
+        yield f"conflict markers are left in {', '.join(marked[:_SHOWN])}{more}"
+    if others := [one for one in found if one not in rest and one.detail != HAS_MARKERS]:
+        yield f"conflicts were not resolved properly: {_describe_findings(others)}"
 
 
 def _describe_findings(findings: Sequence[GuardFinding]) -> str:

@@ -12,10 +12,12 @@ from msgspec import Struct
 
 from ralphtool import specs
 from ralphtool.core import locks
+from ralphtool.errors import RalphError
 from ralphtool.history import History, analyzer
-from ralphtool.loop import briefing, workspace_choice
+from ralphtool.loop import box_words, briefing, gate_notices, workspace_choice
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.change import waits_for
+from ralphtool.loop.runners import make_runners
 from ralphtool.loop.story_order import find_rounds
 from ralphtool.memory.knowledge import KnowledgeBase
 from ralphtool.memory.labels import INDEX
@@ -26,6 +28,7 @@ from ralphtool.workspace.git import Repository
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ralphtool.agents import Runner
     from ralphtool.loop.prompt import Prompt
     from ralphtool.record.change_state import ChangeState
     from ralphtool.settings import Settings
@@ -56,6 +59,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     paused: bool
     steps: list[PlannedStory]  # in the order in which they would begin; those that are done come first
     gates: list[str]
+    gate_troubles: list[str]  # why some of them can't be started
     workspace: list[str]  # where work would happen, and why not in a better place
     first: str | None  # the story that would begin
     prompt: str | None
@@ -64,7 +68,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     rounds: list[list[str]] = []  # stories that could run side by side: each round waits for the rounds before it
 
 
-def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Plan:
+def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str], given: Sequence[Runner] = ()) -> Plan:
+    """`given` is the agent of the command line, if there is one."""
     stands = _load_updated_state(root, spec.change)
     holder = locks.find_holder(root, spec.change)
     with branch.open_spec(root, spec.change, spec.ref) as on_branch:
@@ -73,13 +78,15 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str]) -> Pla
         steps = _plan_stories(stories, stands, strict_order=settings.run.strict_order)
         first = next((one for one in steps if one.state == "ready"), None)
         story = specs.find_story(stories, first.id) if first else None
-        built = _build_prompt(root, found, story, stands, settings, gates) if story else None
+        box = _describe_box(root, spec.change, settings, gates, given) if story else ""
+        built = _build_prompt(root, found, story, stands, settings, gates, box) if story else None
     return Plan(
         change=spec.change,
         held_by=holder.describe() if holder else None,
         paused=stands.paused,
         steps=steps,
         gates=list(gates),
+        gate_troubles=gate_notices.list_for_plan(settings, root, gates),
         workspace=workspace_choice.preview(settings, Repository.find(root), gates, spec.change),
         first=first.id if first else None,
         prompt=built.text if built else None,
@@ -144,14 +151,21 @@ def _plan_story(
 
 
 def _build_prompt(
-    root: str, spec: Spec, story: Story, stands: ChangeState, settings: Settings, gates: Sequence[str]
+    root: str, spec: Spec, story: Story, stands: ChangeState, settings: Settings, gates: Sequence[str], box: str
 ) -> Prompt:
     history = History.open_read_only(root)
     before = analyzer.look_back(history, specs.prd_id(spec, story.id))
     with tempfile.TemporaryDirectory(prefix="ralph-") as folder:
         story = _read_kept_story(root, spec, story, stands, folder)
         situation = Situation(
-            root=root, spec=spec, story=story, change_state=stands, before=before, settings=settings, gates=gates
+            root=root,
+            spec=spec,
+            story=story,
+            change_state=stands,
+            before=before,
+            settings=settings,
+            gates=gates,
+            box=box,
         )
         knowledge = KnowledgeBase(history, index=_copy_index(os.path.join(history.folder, INDEX), folder))
         knowledge.sync()
@@ -159,6 +173,17 @@ def _build_prompt(
         built = briefing.build(situation, known, TOKEN)
         knowledge.close()
     return built
+
+
+def _describe_box(root: str, change: str, settings: Settings, gates: Sequence[str], given: Sequence[Runner]) -> str:
+    """What a prompt says about the box that its agent would work in; empty if it would not work in one."""
+    is_remote = settings.run.executor != "local"
+    if not is_remote and workspace_choice.find_expected(settings, Repository.find(root), gates, change).kind != "box":
+        return ""
+    runners: Sequence[Runner] = given
+    with suppress(RalphError):  # no agent is configured, which is reported elsewhere
+        runners = given or make_runners(settings, is_boxed=not is_remote)
+    return box_words.describe_box(settings, runners, root)
 
 
 def _copy_index(index: str, folder: str) -> str:

@@ -65,8 +65,8 @@ class GateTrial(Struct, frozen=True, kw_only=True):
                 yield TriedGates(choice=choice)
                 return
             found = self._try_in(choice)
-            is_weak = not found.trouble and found.is_weak(gate_commands.find_commands(self.root).tests)
-            if not (choice.is_settled or is_weak):  # a run must know that, too
+            is_final = found.trouble is not None or found.is_final(gate_commands.find_commands(self.root).tests)
+            if is_final and not choice.is_settled:  # a run must know that, too
                 known.remember(choice.kind, found.trouble)
             is_used = found.trouble is None or choice.is_settled
             if found.trouble and not is_used:

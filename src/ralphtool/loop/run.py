@@ -17,7 +17,7 @@ from ralphtool import specs, workspace
 from ralphtool.core import gate_commands, layout, lifecycle, locks
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, from_os_error
 from ralphtool.history import History
-from ralphtool.loop import agent_notices, publishing, workspace_choice
+from ralphtool.loop import agent_notices, gate_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import build_agent_options, check_runners, make_runners, register_secrets
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
 __all__ = ["RunResult", "StopRequest", "recover", "start"]
 
 _NO_LANES = "stories are worked on one after the other: working side by side needs a box for each story"
-_NO_GATE = "no tests configured: results will be unverified; set [verify]"
 
 
 class StopRequest:
@@ -409,13 +408,14 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         suggest = partial(workspace_choice.suggest, choice.kind, self.root, self.log.path)
         here = cast("LocalExecutor", executor)
         found = here.check_workspace(gates, directory, lambda: self.stop.count > 0, suggest)
-        if self.stop.count == 0 and (found.trouble or not found.is_weak(gate_commands.find_commands(self.root).tests)):
+        if self.stop.count == 0 and (found.trouble or found.is_final(gate_commands.find_commands(self.root).tests)):
             known.remember(choice.kind, found.trouble)
         if found.trouble:
             raise Unsuitable(found.trouble)
         if found.baseline:
             self._keep_baseline(found.baseline)
-        return found.notices, found.blind or frozenset()
+        unstartable = gate_notices.list_tried(self.settings, self.root, found.results)
+        return [*found.notices, *unstartable], found.blind or frozenset()
 
     def _keep_baseline(self, found: Baseline) -> None:
         """The first story begins with this baseline."""
@@ -481,7 +481,8 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
                 gates=RunGates(commands=tuple(gates)),
             )
         )
-        for text in [*notices, *remaining.read_warnings(spec), *([] if gates else [_NO_GATE])]:
+        doubts = gate_notices.list_at_start(self.settings, self.root, gates)
+        for text in [*notices, *remaining.read_warnings(spec), *doubts]:
             self.log.note(events.Notice(text=text))
 
     def _announce_place(self, choice: Choice, notices: Sequence[str]) -> None:

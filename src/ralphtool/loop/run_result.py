@@ -93,6 +93,7 @@ def _build_row(
         commit=change.workspace.checkpoints().get(story.id),
         proof="" if is_open else claim.state if claim else "ticked",
         proof_why=claim.why if claim else "",
+        weaker_tests=proof_words.describe_weaker_tests(claim.removed, claim.weakened) if claim and not is_open else "",
         **budget.totals_of(story.id).as_dict(),
     )
 

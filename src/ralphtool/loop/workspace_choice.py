@@ -142,13 +142,21 @@ def find_next(tools: Tools | NoBox, found: Findings, settings: Settings) -> Choi
     return next(_list_after_box(found, trouble)) if trouble else Choice(kind="box")
 
 
+def find_expected(
+    settings: Settings, repository: Repository | None, commands: Sequence[str], change: str = ""
+) -> Choice:
+    """The workspace that the next run would begin in, as far as is known before its gates are tried."""
+    if repository is None or settings.run.workspace in ("here", "worktree"):
+        return Choice(kind="here" if repository is None else settings.run.workspace)
+    return find_next(try_box(), Findings(repository, settings, commands, change), settings)
+
+
 def preview(settings: Settings, repository: Repository | None, commands: Sequence[str], change: str = "") -> list[str]:
     """Where the next run would work, as far as is known before its gates are tried, in lines for people."""
-    wanted = settings.run.workspace
-    if repository is None or wanted in ("here", "worktree"):
-        return [workspace.describe("here" if repository is None else wanted)]
+    choice = find_expected(settings, repository, commands, change)
+    if repository is None or settings.run.workspace in ("here", "worktree"):
+        return [workspace.describe(choice.kind)]
     found = Findings(repository, settings, commands, change)
-    choice = find_next(try_box(), found, settings)
     is_tried = not commands or choice.is_settled or choice.kind == "here" or found.is_suitable(choice.kind)
     doubt = [] if is_tried else ["the first run tries your gates there, and reports if they can't be used"]
     return [workspace.describe(choice.kind), *doubt, *choice.describe()]

@@ -114,6 +114,8 @@ class StoryAfter(Struct, frozen=True, kw_only=True):
     """if it is done: `proven`, `held`, `unproven`, `accepted`, or `ticked` if you ticked it; empty in old records"""
     proof_why: str = ""
     """why it is not proven"""
+    weaker_tests: str = ""
+    """the tests that still pass but were removed, skipped or weakened, in words"""
     seconds: Number = 0.0
     """agent and gates together"""
     agent_seconds: Number = 0.0

@@ -183,7 +183,8 @@ class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
     """A gate has started."""
 
     when: str = ""
-    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code), `own-tests` (the new
+    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code),
+    `replay-again` (the same, because a test failed), `own-tests` (the new
     tests, without the work), `tip` (at the end of the run), `outside` (in the user's own folder), `blind` (on source
     that was broken on purpose, to see whether the gate notices)"""
     command: str = ""
@@ -198,7 +199,8 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
     """A gate has ended."""
 
     when: str = ""
-    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code), `own-tests` (the new
+    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code),
+    `replay-again` (the same, because a test failed), `own-tests` (the new
     tests, without the work), `tip` (at the end of the run), `outside` (in the user's own folder), `blind` (on source
     that was broken on purpose, to see whether the gate notices)"""
     new: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ class Overview:
         self.tasks_done: int | None = None
         self.proofs: dict[str, int] = {}  # the number of done stories for each proof state
         self.waiting = 0  # the number of stories that need an answer to be done
-        self.doubted = 0  # the number of done stories with a question: they are not proven
+        self.doubted = 0  # the number of done stories that need a decision: they are not proven
         self.skipped = 0  # the number of stories that are not done, and that no run works on
         self.problem: str | None = None
         self.warnings: list[str] = []
@@ -162,11 +162,12 @@ def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: 
     doctor` says why."""
     if not is_begun:
         return
-    from ralphtool.record import questions, receipts  # not needed for a change that was never run
+    from ralphtool.record import doubts, questions, receipts  # not needed for a change that was never run
 
     try:
         found = receipts.read_receipts(root, one.name)
         asked = questions.list_open(root, one.name)
+        asked += doubts.list_doubts(root, one.name) if any(each.state == "unproven" for each in found.values()) else []
     except RalphError:
         return
     one.proofs = count_states(found[story.id].state for story in stories if story.done and story.id in found)

@@ -54,13 +54,13 @@ class OpenQuestion:
         self.asked = str(fields.get("asked") or "")
         name = os.path.basename(str(fields.get("name") or ""))
         self.prd_id = name.removesuffix(".md")
-        self.path = path_of(root, name)
+        self.path = path_of(root, name) if name else ""  # nobody was asked
         self.is_done = is_done
-        self.answer = None if is_done else read_answer(self.path)
+        self.answer = None if is_done or not self.path else read_answer(self.path)
 
     def as_dict(self) -> dict[str, str | bool | None]:
         names = ("change", "story", "title", "prd_id", "missing", "why", "asked", "path", "answer", "is_done")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"path": self.path or None}
 
 
 # --- the files --------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ def turn(path: str) -> files.FileLock:
 
 def list_open(root: str, change: str | None = None) -> list[OpenQuestion]:
     """The open questions of one change or of all. A story that the next run will skip or try again needs no answer."""
-    return [one for name in ([change] if change else _list_changes(root)) for one in _list_of_change(root, name)]
+    return [one for name in ([change] if change else list_changes(root)) for one in _list_of_change(root, name)]
 
 
 def build_answer_command(root: str, one: OpenQuestion) -> str:
@@ -177,7 +177,8 @@ def build_answer_command(root: str, one: OpenQuestion) -> str:
     return f'ralphtool answer {story} "…"{flag}'
 
 
-def _list_changes(root: str) -> list[str]:
+def list_changes(root: str) -> list[str]:
+    """The changes that have a state."""
     try:
         names = sorted(os.listdir(layout.change_states(root)))
     except (FileNotFoundError, NotADirectoryError):

@@ -35,7 +35,7 @@ class StoryEnd:
     """A story when its run ended."""
 
     __slots__ = (
-        *("id", "title", "state", "why", "question", "commit", "proof", "proof_why"),
+        *("id", "title", "state", "why", "question", "commit", "proof", "proof_why", "weaker_tests"),
         *("attempts", "seconds", "input_tokens", "output_tokens", "cost"),
     )
 
@@ -44,6 +44,7 @@ class StoryEnd:
         self.state, self.why = get_text(fields, "state"), get_text(fields, "why")
         self.question, self.commit = get_text(fields, "question"), get_text(fields, "commit")
         self.proof, self.proof_why = get_text(fields, "proof"), get_text(fields, "proof_why")
+        self.weaker_tests = get_text(fields, "weaker_tests")
         self.attempts = _get_count(fields, "attempts")
         self.seconds, self.cost = get_number(fields, "seconds"), get_number(fields, "cost")
         self.input_tokens, self.output_tokens = _get_count(fields, "input_tokens"), _get_count(fields, "output_tokens")

@@ -114,7 +114,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
     """Commands that prepare a workspace."""
     guard: GuardMode = "fail"
-    """What happens if the guard finds cheating: "off", "warn", "fail" (the attempt fails), "strict" (see guard.md)."""
+    """What to do about cheating: "off", "warn", "fail" the attempt, "strict" (also for weaker tests; see guard.md)."""
     workspace: WorkspaceMode = "auto"
     """Where agents work: in a box, a worktree, or your own folder; "auto" is the first that is available."""
     executor: ExecutorName = "local"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.core.amounts import pluralize
-from ralphtool.judging.proof_words import describe_proof
+from ralphtool.judging.proof_words import describe_proof, describe_removed, describe_weakened, describe_weaker_tests
 from ralphtool.views.terminal.phrases import flatten
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
     yield "own tests", _describe_own_tests(receipt, clean)
     yield "passing", _describe_passing(receipt)
     yield "lost", _describe_lost(receipt, clean)
-    removed = count_removed(receipt)
+    removed = describe_removed(len(receipt.removed))
     yield "removed", f"{removed}: {_name_few(receipt.removed, clean)}" if removed else ""
+    yield "weakened", clean(describe_weakened(receipt.weakened), _TEXT)
     yield "suspected", _describe_suspicions(receipt.suspicions, clean)
     yield "cleared", clean(receipt.cleared, _TEXT)
     yield from (("ran", _describe_run(one, clean)) for one in receipt.runs[:_MOST_RUNS])
@@ -70,10 +71,9 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
     yield "commit", clean(receipt.commit or "", 100)[:10]
 
 
-def count_removed(receipt: Receipt) -> str:
-    """As in `3 tests that still pass were removed`; empty if there are none."""
-    number = len(receipt.removed)
-    return f"{pluralize(number, 'test that still passes was', 'tests that still pass were')} removed" if number else ""
+def describe_weaker(receipt: Receipt, clean: Clean = flatten) -> str:
+    """What no longer guards later stories, as in `3 tests that still pass were removed`; empty if there is nothing."""
+    return clean(describe_weaker_tests(receipt.removed, receipt.weakened), _TEXT)
 
 
 def _describe_acceptance(receipt: Receipt, clean: Clean) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.judging.guard.model import HAS_MARKERS, GuardFinding
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -17,8 +17,7 @@ _SIDE = re.compile(r"~[0-9a-f]{40}(?:[0-9a-f]{24})?(?:_\d+)?$")
 
 def find_markers(files: Mapping[str, bytes]) -> list[GuardFinding]:
     """Files in which a conflict was not resolved."""
-    told = "it has conflict markers"
-    return [GuardFinding("conflict-marker", path, told) for path, data in files.items() if _MARKERS.search(data)]
+    return [GuardFinding("conflict-marker", path, HAS_MARKERS) for path, data in files.items() if _MARKERS.search(data)]
 
 
 def find_sides(paths: Iterable[str]) -> list[GuardFinding]:

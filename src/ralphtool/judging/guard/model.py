@@ -45,6 +45,8 @@ DECISIVE: frozenset[FindingKind] = frozenset(
 """Only the diff can show these: an attempt with one of them fails."""
 SUSPICIONS: frozenset[FindingKind] = frozenset(("test-deleted", "test-skipped", "assertion-weakened", "test-config"))
 """These say where to look: a run of the original tests decides."""
+HAS_MARKERS = "it has conflict markers"
+"""The detail of a conflict-marker, unless git set the file aside."""
 WARNINGS: frozenset[FindingKind] = frozenset(("lint-config",))
 """These are reported: a run of the checks with their old configuration decides."""
 MANY = 1000  # stands for a number of cases or rounds that the text does not show

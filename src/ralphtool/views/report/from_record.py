@@ -188,6 +188,7 @@ def _build_receipt(receipt: Receipt) -> ReportReceipt:
         passed_after=receipt.passed_after,
         lost=_clean_names(receipt.lost),
         removed=_clean_names(receipt.removed),
+        weaker=receipts.describe_weaker(receipt, formatting.clean_line),
         commit=formatting.clean_line(receipt.commit or "", 100),
     )
 

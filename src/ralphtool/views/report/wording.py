@@ -105,6 +105,7 @@ def list_remarks(story: ReportStory) -> list[str]:
     """Short remarks about a story."""
     told = [f"commit {story.commit[:10]}"] if story.commit else []
     told += ["done before this run"] if story.was_done and not story.attempts else []
+    told += [story.receipt.weaker] if story.receipt and story.receipt.weaker else []
     told += ["optional"] if story.optional else []
     if story.tasks_total and story.state != "done":
         told.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")

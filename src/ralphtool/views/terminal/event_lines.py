@@ -35,7 +35,7 @@ from ralphtool.record.events import (
     WorkspaceChosen,
 )
 from ralphtool.views import look
-from ralphtool.views.receipts import count_removed, describe_receipt
+from ralphtool.views.receipts import describe_receipt, describe_weaker
 from ralphtool.views.terminal.phrases import (
     ACTIONS,
     LONGEST_WORKER,
@@ -201,8 +201,8 @@ def _describe_return(event: SentBack, name: str) -> StyledLine:
 def _describe_proof(event: Proof, name: str) -> StyledLine:
     sign = render_mark(choose_mark("done", event.receipt.state))
     style = "yellow" if event.receipt.state == "unproven" else "green"
-    removed = count_removed(event.receipt)
-    return assemble(sign, f" {name}: ", (describe_receipt(event.receipt), style), f"; {removed}" if removed else "")
+    weaker = describe_weaker(event.receipt)
+    return assemble(sign, f" {name}: ", (describe_receipt(event.receipt), style), f"; {weaker}" if weaker else "")
 
 
 def _describe_reopening(event: Reopened, name: str) -> StyledLine:

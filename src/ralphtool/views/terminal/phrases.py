@@ -45,6 +45,7 @@ _GATE_TIMES = {
     "before": "before the work",
     "after": "after the work",
     "replay": "on the tests as they were",
+    "replay-again": "on the tests as they were, run again",
     "own-tests": "on the new tests without the work",
     "tip": "at the end of the run",
     "outside": "in your own folder",

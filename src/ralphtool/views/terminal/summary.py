@@ -119,6 +119,8 @@ def _build_section(state: str, stories: Sequence[StoryEnd | StoryAfter]) -> Iter
         )
         if state != "done" and (why := flatten(story.proof_why if state == "unproven" else story.why)):
             yield _SummaryLine(assemble(why), 6)
+        if weaker := flatten(story.weaker_tests):
+            yield _SummaryLine(assemble((weaker, "yellow")), 6)
         if state == "waiting" and (path := make_copyable(story.question)):
             yield _SummaryLine(assemble((path, "cyan")), 6, "whole")
 

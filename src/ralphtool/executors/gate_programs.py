@@ -1,0 +1,57 @@
+"""Whether the program of a gate is installed, as far as its command shows that."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+NOT_STARTED = (126, 127)  # the exit codes of a shell whose command can't be started
+_SHELL_BUILTINS = {
+    ".",
+    ":",
+    "cd",
+    "command",
+    "eval",
+    "exec",
+    "exit",
+    "export",
+    "for",
+    "if",
+    "set",
+    "source",
+    "test",
+} | {
+    *("type", "ulimit", "umask", "unset", "until", "wait", "while", "case", "trap", "read", "shift"),
+}
+
+
+def find_missing_program(command: str, root: str) -> str | None:
+    """The program of a shell command, if it is certainly not installed."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        return None  # the shell will report what is wrong
+    while words and re.fullmatch(r"[A-Za-z_]\w*=.*", words[0], re.DOTALL):
+        del words[0]
+    if not words or not re.fullmatch(r"[\w./+-]+", words[0]) or words[0] in _SHELL_BUILTINS:
+        return None
+    there = os.access(os.path.join(root, words[0]), os.X_OK) if "/" in words[0] else shutil.which(words[0])
+    return None if there else words[0]
+
+
+def explain_missing(commands: Sequence[str], root: str) -> dict[str, str]:
+    """The commands whose programs are certainly not installed here, each with a sentence about that."""
+    return {one: explain_unstartable(one, root) for one in commands if find_missing_program(one, root)}
+
+
+def explain_unstartable(command: str, root: str) -> str:
+    """A sentence about a command that can't be started."""
+    program = find_missing_program(command, root) or "a program in it"
+    why = "does not exist, or is not executable" if "/" in program else "is not installed"
+    return f"the gate `{command}` can't be started: {program} {why}"

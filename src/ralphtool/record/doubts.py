@@ -1,0 +1,63 @@
+"""The stories that are done, not proven, and that nobody was asked about: a person accepts or rejects each.
+
+A run asks only if a person must judge the work itself. If its gates can't show anything (they are red, or there are
+none), all stories have the same doubt, which the receipts tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ralphtool import specs
+from ralphtool.core import config
+from ralphtool.errors import InvalidValue, RalphError
+from ralphtool.judging.proof_words import describe_proof
+from ralphtool.record import questions, receipts, steering
+from ralphtool.record.questions import OpenQuestion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+_DECISIONS = ("accept", "reject", "retry", "skip")
+
+
+def list_doubts(root: str, change: str | None = None) -> list[OpenQuestion]:
+    """Those of one change or of all; none if the settings accept unproven stories."""
+    if _accepts_unproven(root):
+        return []
+    return [one for name in ([change] if change else questions.list_changes(root)) for one in _list_of(root, name)]
+
+
+def _accepts_unproven(root: str) -> bool:
+    try:
+        return config.accepts_unproven(root)
+    except InvalidValue:
+        return False  # other commands say what is wrong with the settings
+
+
+def _list_of(root: str, change: str) -> Iterator[OpenQuestion]:
+    state = questions.load_change_state(root, change)
+    stories = state.get("stories", {})
+    completed = {id for id, fields in stories.items() if fields.get("status") == "completed"}
+    unasked = {id for id in completed if not stories[id].get("question")}
+    if not unasked:
+        return
+    sent = steering.list_pending(root, change, state.get("heeded") or ())
+    unasked -= {one.story for one in sent if one.action in _DECISIONS and one.story}
+    found = {id: one for id, one in receipts.read_receipts(root, change).items() if one.state == "unproven"}
+    doubted = [id for id in found if id in unasked]
+    titles = _find_titles(root, change, state) if doubted else {}
+    for id in doubted:
+        told: dict[str, Any] = {"title": titles.get(id, ""), "missing": describe_proof("unproven", found[id].why)}
+        yield OpenQuestion(root, change, id, told, is_done=True)
+
+
+def _find_titles(root: str, change: str, state: dict[str, Any]) -> dict[str, str]:
+    """Empty if the spec can't be read."""
+    ref = state.get("spec")
+    try:
+        stories = specs.open(root, change, ref if isinstance(ref, str) and ref else None).stories()
+    except (RalphError, OSError):
+        return {}
+    return {story.id: story.title for story in stories}
