@@ -254,8 +254,8 @@ class RunView:
             story.ticked, story.tasks_done = (), story.tasks_before
         elif event.tasks_total:
             story.tasks_done, story.tasks_total = event.tasks_done, event.tasks_total
-        if event.status == "completed":
-            story.state, story.why = "done", ""
+        if event.status == "completed" and not self.start.branch:
+            story.state, story.why = "done", ""  # without git, there are no checkpoints
         else:
             story.set_state("failed" if event.status in ("failed", "blocked") else "open")
 
