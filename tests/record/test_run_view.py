@@ -102,6 +102,7 @@ def of_attempt(name: str) -> Look:
 
 
 ON_BRANCH = structs.replace(START, branch="ralph/add-login")
+NEXT = Decision(story="2", action="next", reason="the story is proven")
 DONE = (START, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c", proof="unproven"))
 TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([], lambda view: (view.state, view.began, view.stories), ("running", None, {})),
@@ -116,6 +117,7 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, BEGUN, FAILED, BEGUN], of_story("state"), "open"),
     ([START, BEGUN, COMPLETED], of_story("state"), "done"),
     ([ON_BRANCH, BEGUN, COMPLETED], of_story("state"), "open"),
+    ([ON_BRANCH, BEGUN, COMPLETED, NEXT], of_story("why"), "its work is not on the branch"),
     ([ON_BRANCH, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c")], of_story("state"), "done"),
     ([START, BEGUN, COMPLETED], of_story("tasks_done"), 4),
     ([START, BEGUN, Verdict(iteration=1, story="2", status="partial")], of_story("state"), "open"),
