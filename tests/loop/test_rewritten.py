@@ -12,6 +12,7 @@ from lab import Lab
 from loop.shop import TESTS, attempt, make_shop
 
 from ralphtool.record import receipts
+from ralphtool.workspace import branch
 
 GATE = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 TASKS = "## 1. Add one\n\n- [ ] 1.1 Add one()\n\n## 2. Add two\n\n- [ ] 2.1 Add two()\n"
@@ -46,13 +47,31 @@ def two(made: Lab, lab: Lab) -> Lab:
 
 
 def claims(lab: Lab) -> dict[str, str]:
-    """What `show`, `list` and the receipts say; all must agree."""
+    """What `show`, `list`, `report`, `watch` and the receipts say; all must agree."""
     shown = lab.run("show", "--json").json["stories"]
     found = {one["id"]: one["proof"]["state"] for one in shown if one["proof"]}
     assert {id: one.state for id, one in receipts.read_receipts(str(lab.root), "add-login").items()} == found
     listed = lab.run("list").stdout
     assert all((("not proven" if state == "unproven" else state) in listed) for state in found.values())
+    if (lab.root / ".ralph/runs").exists():
+        assert report(lab)[1] == found
+        assert sorted(watched(lab)) == sorted(found.values())
     return found
+
+
+def report(lab: Lab) -> tuple[str, dict[str, str]]:
+    """The state of the run, and what the report claims of the stories that are done."""
+    told = lab.run("report", "--json").json
+    return told["state"], {one["id"]: one["proof"] for one in told["stories"] if one["state"] == "done"}
+
+
+def watched(lab: Lab) -> list[str]:
+    """What `watch` claims of the stories that are done: none, if an error ended the run."""
+    told = lab.run("watch").stdout.partition("Spent on")[0]
+    marks = {"proven by": "proven", "held by": "held", "accepted by": "accepted"}
+    lines = [line for line in told.splitlines() if line.startswith("  ✓ ")]
+    found = [state for line in lines for words, state in marks.items() if f"({words}" in line]
+    return found + ["unproven" for line in told.splitlines() if line.startswith("  ! ")]
 
 
 def run_again(lab: Lab) -> tuple[int, dict[str, str], dict[str, str]]:
@@ -166,6 +185,49 @@ def test_a_story_whose_checkpoint_is_gone_can_be_rejected(two: Lab) -> None:
     assert rejected.exit_code == 0, rejected.stderr
     assert "two.py" not in two.git("ls-tree", "-r", "--name-only", "ralph/add-login")
     assert claims(two) == {"1": "proven"}
+
+
+def test_every_format_of_a_report_compares_the_stories_with_the_branch(two: Lab) -> None:
+    assert report(two) == ("done", {"1": "proven", "2": "proven"})
+    assert branch.read_tip(str(two.root), "add-login"), "`watch` compares it without git"
+    rewrite(two, ("commit", "--quiet", "--amend", "--message=feat: two"))
+    assert report(two) == ("unproven", {"1": "proven", "2": "unproven"})
+    markdown, junit = two.run("report").stdout, two.run("report", "--format", "junit").stdout
+    assert f"1 done, not proven: {receipts.GONE}" in markdown
+    assert "ralphtool accept 2" in markdown
+    assert 'failures="1"' in junit
+    assert f"1 done, not proven: {receipts.GONE}" in two.run("watch").stdout
+    assert two.run("finish", "add-login", "--merge").exit_code == 0
+    assert claims(two) == {"1": "proven", "2": "accepted"}
+    assert "1 proven by its own tests, 1 accepted by you" in two.run("report").stdout
+
+
+@pytest.mark.parametrize("way", ["reset", "rename", "squash"])
+def test_no_report_claims_or_advises_what_a_lost_branch_had(two: Lab, way: str) -> None:
+    if way == "reset":
+        two.git("update-ref", "refs/heads/ralph/add-login", "main")
+    elif way == "rename":
+        two.git("branch", "--quiet", "-m", "ralph/add-login", "mine")
+    else:
+        two.git("merge", "--quiet", "--squash", "ralph/add-login")
+        two.git("branch", "--quiet", "-D", "ralph/add-login")
+    expected = {"1": "unproven", "2": "unproven"} if way == "squash" else {}
+    assert report(two) == ("unproven" if expected else "unfinished", expected)
+    assert watched(two) == list(expected.values())
+    assert two.run("list").stdout.rstrip().endswith("2/2: 2 not proven" if expected else "0/2")
+    told = two.run("report").stdout + two.run("watch").stdout
+    for command in ("ralphtool finish", "ralphtool accept", "ralphtool reject", "HEAD..ralph/add-login"):
+        assert command not in told
+    assert expected or f"{receipts.UNDONE}\n" in told
+
+
+def test_a_branch_that_was_merged_by_hand_keeps_its_proofs_and_needs_no_commands(two: Lab) -> None:
+    two.git("merge", "--quiet", "--no-edit", "ralph/add-login")
+    two.git("branch", "--quiet", "-D", "ralph/add-login")
+    assert claims(two) == {"1": "proven", "2": "proven"}
+    told = two.run("report").stdout + two.run("watch").stdout
+    assert "ralphtool finish" not in told
+    assert "HEAD..ralph/add-login" not in told
 
 
 # --- after `finish` ---------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 from properties import examples
 
 from ralphtool import agents
@@ -100,6 +101,8 @@ def of_attempt(name: str) -> Look:
     return lambda view: getattr(view.attempts[-1], name)
 
 
+ON_BRANCH = structs.replace(START, branch="ralph/add-login")
+NEXT = Decision(story="2", action="next", reason="the story is proven")
 DONE = (START, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c", proof="unproven"))
 TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([], lambda view: (view.state, view.began, view.stories), ("running", None, {})),
@@ -113,6 +116,9 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, BEGUN, FAILED], lambda view: view.spent_so_far, ResourceUse(0.0, 5, 0, 1.5)),
     ([START, BEGUN, FAILED, BEGUN], of_story("state"), "open"),
     ([START, BEGUN, COMPLETED], of_story("state"), "done"),
+    ([ON_BRANCH, BEGUN, COMPLETED], of_story("state"), "open"),
+    ([ON_BRANCH, BEGUN, COMPLETED, NEXT], of_story("why"), "its work is not on the branch"),
+    ([ON_BRANCH, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c")], of_story("state"), "done"),
     ([START, BEGUN, COMPLETED], of_story("tasks_done"), 4),
     ([START, BEGUN, Verdict(iteration=1, story="2", status="partial")], of_story("state"), "open"),
     ([START, BEGUN, FAILED, Decision(story="2", action="skip", reason="optional")], of_story("state"), "skipped"),

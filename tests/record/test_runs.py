@@ -150,11 +150,21 @@ def test_how_a_run_ended(tmp_path: Path, result: str) -> None:
 
 def test_a_run_that_goes_on_tells_how_far_it_is(tmp_path: Path) -> None:
     here = started(pid=os.getpid(), at=moment())
-    run = read(tmp_path, here, verdict("1", cost=0.5), verdict("1", "failed", cost=0.25))
+    done = {"at": NOON, "type": "checkpoint", "story": "1", "commit": "9f2c"}
+    run = read(tmp_path, here, verdict("1", cost=0.5), done, verdict("0", "failed", cost=0.25))
     assert (run.state, run.stories_done, run.stories_total, run.spent["cost"]) == ("running", 1, 2, 0.75)
     assert read(tmp_path, here, {"at": NOON, "type": "paused", "why": "lunch"}).state == "paused"
     assert read(tmp_path, here, {"type": "paused"}, {"type": "resumed"}).state == "running"
     assert read(tmp_path, here, {"type": "paused"}, {"type": "iteration_started"}).state == "running"
+
+
+@pytest.mark.parametrize(("branch", "done"), [("ralph/add-login", 0), (None, 1)])
+def test_a_verdict_alone_makes_no_story_done_where_there_are_checkpoints(
+    tmp_path: Path, branch: str | None, done: int
+) -> None:
+    """The user moved the branch away, so that nothing could be committed to it."""
+    run = read(tmp_path, started(branch=branch), verdict("1"), ended("unfinished", stories=[]))
+    assert (run.state, run.stories_done) == ("unfinished", done)
 
 
 @pytest.mark.parametrize("odd", [b'"abc"', b"[1]", b"1e999", b"-1", b"true", b"null", b"{}", b"9" * 400])

@@ -164,7 +164,8 @@ def test_what_was_spent_is_counted_once() -> None:
 @pytest.mark.parametrize(
     ("happened", "mark"),
     [
-        ([{"type": "verdict", "story": "2", "status": "completed"}], "✓"),
+        ([{"type": "verdict", "story": "2", "status": "completed"}], "·"),
+        ([{"type": "verdict", "story": "2", "status": "completed"}, {"type": "checkpoint", "story": "2"}], "✓"),
         ([{"type": "verdict", "story": "2", "status": "failed"}], "✗"),
         ([{"type": "verdict", "story": "2", "status": "partial"}], "·"),
         ([{"type": "verdict", "story": "2", "status": "failed"}, iteration("2", 2)], "▸"),
@@ -647,6 +648,7 @@ add({"type": "gate_started", "when": "after", "command": "pytest -q"})
 add(given.gate("pytest -q", True, tally="212 passed"))
 wait_for(path + ".2")
 add({"type": "verdict", "story": "2", "attempt": 2, "status": "completed", "summary": "The form is there."})
+add({"type": "checkpoint", "story": "2", "commit": "9f2c1b7d0e5a4c3b"})
 add({"type": "notice", "text": "[bold]no markup[/bold]"})
 wait_for(path + ".3")
 add(given.FIVE)

@@ -19,6 +19,7 @@ from ralphtool.record import change_state
 from ralphtool.record.change_state import Question
 
 FOUR = "".join(f"## {number}. Story {number}\n\n- [ ] {number}.1 Make it\n\n" for number in range(1, 5))
+WHY_REJECTED = "you rejected story 1: it logs passwords"
 ASKS: list[dict[str, Any]] = [{"blocked": "STRIPE_API_KEY is not set"}]
 
 
@@ -248,6 +249,25 @@ def test_watch_advises_only_what_is_still_possible(asked: Lab, arguments: tuple[
         "review the finished work",
         "git log -p refs/ralph/finished/add-login",
     ]
+
+
+@pytest.mark.parametrize("way", ["--squash", "--merge"])
+def test_a_story_that_was_rejected_is_open_after_finish_as_well(asked: Lab, way: str) -> None:
+    decide(asked, "reject", "1", "--why", "it logs passwords")
+    before = facts(asked)
+    decide(asked, "finish", "add-login", way)
+    told = facts(asked)
+    assert (told["state"], told["stories"][0]["state"]) == ("unfinished", "open")
+    assert told["stories"][0]["why"] == "you rejected it: it logs passwords"
+    assert told["since"] == before["since"] == [{**before["since"][0], "text": WHY_REJECTED}]
+    assert asked.run("report", "--format", "junit").stdout.count("you rejected it: it logs passwords") == 1
+    again = asked.run("finish", "add-login", way)
+    assert "add-login is already finished" in again.stderr, "all of it was done"
+    asked.play(default=DONE)
+    asked.loop()
+    prompts = sorted(asked.root.glob(".ralph/runs/*/*add-login-1-2*/prompt.md"))
+    assert ["it logs passwords" in one.read_text() for one in prompts] == [True]
+    assert not list(asked.root.glob(".ralph/steering/add-login/*.json")), "the run has recorded it"
 
 
 def test_after_finish_nothing_is_accepted_and_the_error_says_what_to_do(asked: Lab) -> None:

@@ -392,7 +392,7 @@ def test_a_run_that_is_not_there(project: Ralph) -> None:
 
 
 def test_a_run_that_died_says_what_to_do(project: Ralph) -> None:
-    put(project.root, ID, started(), verdict("0"))
+    put(project.root, ID, started(), verdict("0"), {"at": NOON, "type": "checkpoint", "story": "0"})
     done = project.run("watch")
     assert done.exit_code == 1
     assert done.stdout.splitlines()[0] == "[00:00] add-login: 2 stories, 0 done, claude, branch ralph/add-login"

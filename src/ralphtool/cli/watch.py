@@ -318,7 +318,7 @@ def _print_end(before: RunSummary, *, as_json: bool) -> None:
             f"`{run_command.build_resuming(run)}` resumes where it stopped"
         )
     if run.end is not None and not as_json:
-        from ralphtool.record.outdated import update_steps
+        from ralphtool.record.outdated import update_end
         from ralphtool.views.terminal import summary
 
-        summary.print_summary(update_steps(run, RunEnd(run.end)), run.change)
+        summary.print_summary(update_end(run, RunEnd(run.end)), run.change)

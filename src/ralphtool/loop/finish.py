@@ -180,22 +180,35 @@ def _remove_rest(repository: Repository, root: str, change: str, left: LeftTrees
 
 
 def _remove_records(root: str, change: str) -> None:
-    """Only what is claimed of the finished work is kept. Questions are archived: their stories no longer exist."""
+    """Questions are archived: their stories no longer exist."""
     known = change_state.load(root, change)
     for state in known.stories.values():
         if state.question:
             questions.archive(questions.path_of(root, state.question.name))
-    if known.finished:
-        change_state.save(root, change, ChangeState(spec=known.spec, finished=known.finished))
-    else:
+    rest = _build_rest(root, change, known)
+    if _is_empty(rest):
         files.remove(change_state.path_of(root, change))
-    steering.clear(root, change)
+    else:
+        change_state.save(root, change, rest)
+    steering.clear(root, change, rest.heeded)
+
+
+def _build_rest(root: str, change: str, known: ChangeState) -> ChangeState:
+    """What is claimed of the finished work, and what a person has decided about it: both are still reported. The next
+    prompt of a story that was rejected has the reason."""
+    rejected = {id: one for id, one in known.stories.items() if change_state.is_rejected(one)}
+    applied = [one.id for one in steering.list_pending(root, change) if one.id in known.heeded]
+    return ChangeState(spec=known.spec, stories=rejected, finished=known.finished, heeded=applied)
+
+
+def _is_empty(rest: ChangeState) -> bool:
+    return rest == ChangeState(spec=rest.spec)
 
 
 def _has_records(root: str, change: str) -> bool:
     """Whether there is more than what a complete `finish` leaves."""
     known = change_state.load(root, change)
-    is_whole = bool(known.finished) and known == ChangeState(spec=known.spec, finished=known.finished)
+    is_whole = known == _build_rest(root, change, known) and not _is_empty(known)
     return os.path.exists(change_state.path_of(root, change)) and not is_whole
 
 

@@ -181,6 +181,12 @@ def begin_anew(state: StoryState, reason: str, told: str) -> None:
     state.told = [*[one for one in state.told if one != told], told][-steering.MAX_GUIDANCE :]
 
 
+def is_rejected(state: StoryState) -> bool:
+    """Whether a story that was done is open again, because a person rejected it. Only that leaves no status."""
+    is_open = state.entry is not None and state.status is None and state.proof is None
+    return is_open and state.decision is not None and state.decision.action == "retry"
+
+
 def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Receipt) -> None:
     """A person accepted an attempt: the story is done."""
     state.status, state.entry, state.proof, state.completed = "completed", entry, proof, tasks

@@ -103,9 +103,8 @@ def _update_story(story: StoryView, state: StoryState, after: float) -> None:
 
 
 def _explain_reopening(state: StoryState) -> str:
-    """Why a story that was done is open again; empty if it is not. Only a rejection leaves no status."""
-    is_open = state.entry is not None and state.status is None and state.proof is None
-    return state.decision.reason if is_open and state.decision and state.decision.action == "retry" else ""
+    """Why a story that was done is open again; empty if it is not."""
+    return state.decision.reason if state.decision and change_state.is_rejected(state) else ""
 
 
 def describe_since_attempt(root: str, change: str, entry: str) -> list[str]:

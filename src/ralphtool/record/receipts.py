@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 REWRITTEN = "its proof is about another commit: the branch was rewritten; check it, then accept or reject it"
 MOVED = "the branch was rewritten, and the gates have not passed there since; the next run runs them"
 MOVED_BEFORE = "the branch was rewritten; the story's change is the same, and the gates are green at the branch's tip"
-GONE = "its checkpoint is gone from the branch, which was rewritten; check it, then accept or reject it"
+UNDONE = "its checkpoint is gone from the branch, which was rewritten"
+GONE = f"{UNDONE}; check it, then accept or reject it"
 UNKNOWN = "no proof of it is recorded"
 _ELSEWHERE = "its receipt is where the story was done; the checkpoint's message has its state"
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
     EventFields = dict[str, Any]
+    StoryClaim = tuple[str, str, bool]  # the state of a story, its proof, and whether it is optional
 
 _MOST = 10**15  # a larger number is not a real count
 
@@ -35,12 +37,13 @@ class StoryEnd:
     """A story when its run ended."""
 
     __slots__ = (
-        *("id", "title", "state", "why", "question", "commit", "proof", "proof_why", "weaker_tests"),
+        *("id", "title", "optional", "state", "why", "question", "commit", "proof", "proof_why", "weaker_tests"),
         *("attempts", "seconds", "input_tokens", "output_tokens", "cost"),
     )
 
     def __init__(self, fields: EventFields) -> None:
         self.id, self.title = get_text(fields, "id"), get_text(fields, "title")
+        self.optional = fields.get("optional") is True
         self.state, self.why = get_text(fields, "state"), get_text(fields, "why")
         self.question, self.commit = get_text(fields, "question"), get_text(fields, "commit")
         self.proof, self.proof_why = get_text(fields, "proof"), get_text(fields, "proof_why")
@@ -53,10 +56,10 @@ class StoryEnd:
 class LastCheckEnd:
     """The gates on the branch's tip, when its run ended."""
 
-    __slots__ = ("ok", "runs")
+    __slots__ = ("commit", "ok", "runs")
 
     def __init__(self, fields: EventFields) -> None:
-        self.ok = fields.get("ok") is True
+        self.ok, self.commit = fields.get("ok") is True, get_text(fields, "commit")
         self.runs = tuple(map(CheckedCommand, get_rows(fields, "runs")))
 
 
@@ -89,6 +92,20 @@ class StepToTake:
 
     def __init__(self, fields: EventFields) -> None:
         self.say, self.run = get_text(fields, "say"), get_text(fields, "run")
+
+
+def find_result(recorded: str, then: Sequence[StoryClaim], now: Sequence[StoryClaim], *, is_red: bool) -> str:
+    """The result of a run as its loop would conclude it from the stories as they are now, not as they were then."""
+    if recorded not in ("done", "unproven", "unfinished"):
+        return recorded
+    if not all(state == "done" or is_optional for state, _, is_optional in now):
+        return "unfinished"
+    is_accepted = recorded == "done" and _has_unproven(then)  # by the settings
+    return "unproven" if is_red or (_has_unproven(now) and not is_accepted) else "done"
+
+
+def _has_unproven(stories: Sequence[StoryClaim]) -> bool:
+    return any((state, proof) == ("done", "unproven") for state, proof, _ in stories)
 
 
 # --- untrusted fields -------------------------------------------------------------------------------

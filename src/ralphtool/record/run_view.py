@@ -67,6 +67,7 @@ _STORIES, _ATTEMPTS, _GATES, _HAPPENINGS, _WAITS = 1000, 2000, 60, 300, 1000  # 
 _WORKERS = 20  # of one iteration
 _LANES = 64  # iterations in progress at once
 _ID = 200  # characters of an id
+_NOT_COMMITTED = "its work is not on the branch"
 _KEEPS_TICKS = ("completed", "partial")  # after other verdicts, the ticks are undone
 _LONGEST_WAIT = 1e9  # seconds
 
@@ -255,7 +256,8 @@ class RunView:
         elif event.tasks_total:
             story.tasks_done, story.tasks_total = event.tasks_done, event.tasks_total
         if event.status == "completed":
-            story.state, story.why = "done", ""
+            # Without git, there are no checkpoints.
+            story.state, story.why = ("open", _NOT_COMMITTED) if self.start.branch else ("done", "")
         else:
             story.set_state("failed" if event.status in ("failed", "blocked") else "open")
 
@@ -287,7 +289,8 @@ class RunView:
         if story.attempts:
             story.attempts[-1].decision = event
         decided: dict[str, StoryStateName] = {"skip": "skipped", "manual": "waiting"}
-        story.set_state(decided.get(event.action, story.state), event.reason)
+        if story.why != _NOT_COMMITTED:
+            story.set_state(decided.get(event.action, story.state), event.reason)
 
     def _apply_checkpoint(self, event: Checkpoint) -> None:
         story = self._find_story(event.story)

@@ -68,15 +68,19 @@ class RunSummary:
 
     def _apply_tail(self, tail: list[EventFields], *, is_whole: bool) -> None:
         done = {get_text(one, "id") for one in get_rows(self.start, "stories") if _was_done(one)}
-        done |= {
-            get_text(one, "story") for one in tail if one["type"] == "verdict" and one.get("status") == "completed"
-        }
+        done |= {get_text(one, "story") for one in tail if self._is_completion(one)}
         self.stories_done = len(done)
         self.last = next((get_text(one, "at") for one in reversed(tail)), self.began)
         if is_whole:
             told = list(_select_usage(tail))
             names = ("input_tokens", "output_tokens", "cost")
             self.spent = {name: sum(get_number(one, name) for one in told) for name in names}
+
+    def _is_completion(self, event: EventFields) -> bool:
+        """Whether it makes a story done: its checkpoint; without git, there is only the verdict."""
+        if self.branch:
+            return bool(event["type"] == "checkpoint")
+        return event["type"] == "verdict" and event.get("status") == "completed"
 
     def _apply_end(self, event: EventFields) -> None:
         self.end = event
@@ -206,7 +210,7 @@ def _parse_whole_end(lines: list[bytes]) -> EventFields | None:
 
 def _select_events(lines: list[bytes]) -> Iterator[EventFields]:
     """The last event, and those before it that show the state of the run."""
-    wanted = (b"verdict", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
+    wanted = (b"verdict", b"checkpoint", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
     for number, line in enumerate(lines, 1):
         is_wanted = number == len(lines) or read_type(line) in wanted or is_usage(line)
         if is_wanted and (event := parse_fields(line)):

@@ -182,9 +182,13 @@ def remove_applied(root: str, change: str, ids: Collection[str]) -> None:
         files.remove(os.path.join(folder_of(root, change), os.path.basename(id)))
 
 
-def clear(root: str, change: str) -> None:
-    """Removes all commands, because no run will apply them any more."""
-    files.clear(folder_of(root, change))
+def clear(root: str, change: str, applied: Collection[str]) -> None:
+    """Removes the commands that no run will apply any more. Those that were applied stay until a run records them."""
+    folder = folder_of(root, change)
+    if not applied:
+        files.clear(folder)
+    for one in list_pending(root, change, applied):
+        files.remove(os.path.join(folder, one.id))
 
 
 def describe_when(root: str, change: str) -> str:

@@ -40,6 +40,15 @@ def may_be_finished(root: str, change: str) -> bool:
     return any(os.path.exists(os.path.join(git, name)) for name in held_in) or _is_packed(git, layout.FINISHED)
 
 
+def read_tip(root: str, change: str) -> str | None:
+    """The last commit of the branch, if it can be read without git."""
+    from ralphtool.workspace import plain_git  # most commands don't need it
+
+    top = plain_git.find_top(root)
+    git = os.path.join(top, ".git") if top else ""
+    return plain_git.resolve(git, git, layout.BRANCHES + change) if git else None
+
+
 def check_can_exist(root: str, change: str) -> None:
     """Git can't have a branch below the name of another one."""
     if (repository := _open_repository(root)) is None:

@@ -237,6 +237,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     since: tuple[ReportOccurrence, ...] = ()  # what people have decided since it ended
     newer: str = ""  # the newest run of the change, if it is a later one
     is_finished: bool = False  # the change was finished since: there is no branch any more
+    is_branch_gone: bool = False  # for whatever reason
     tip: ReportCheck | None = None
     left_out: int = 0  # events omitted for lack of room
     is_cut_short: bool = False  # an error ended it, or its process died

@@ -18,7 +18,7 @@ from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
 from ralphtool.judging.proof_words import WORDS
 from ralphtool.judging.receipt import MOST_NAMES
-from ralphtool.record import decisions, events, questions, runs
+from ralphtool.record import decisions, events, present, questions, runs
 from ralphtool.record.events import (
     Answered,
     BlockerChecked,
@@ -34,6 +34,7 @@ from ralphtool.record.events import (
 from ralphtool.record.events import Gate as GateEvent
 from ralphtool.record.events import Question as QuestionEvent
 from ralphtool.record.lines import LineReader
+from ralphtool.record.run_end import find_result
 from ralphtool.record.run_view import RunView
 from ralphtool.record.view_parts import parse_time
 from ralphtool.views import receipts
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ralphtool.judging.receipt import Receipt
+    from ralphtool.record.decisions import Decisions
     from ralphtool.record.event_parts import RecordedFinding, RunLimits
     from ralphtool.record.runs import RunSummary
     from ralphtool.record.view_parts import AttemptView, GateView, Occurrence, StoryView
@@ -104,9 +106,10 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
     """The same from a view that the caller has fed and closed, and no longer needs."""
     start, tip = view.start, _build_check(view.end)
     made = decisions.read_decisions(run)
-    is_changed = decisions.apply_decisions(view, made)
+    is_changed = _update_stories(run, view, made)
     stories = _add_open_questions(run, view, tuple(_build_story(run, view, one) for one in view.stories.values()))
-    state = _find_state(run, stories, tip) if is_changed else run.state
+    state = _find_state(run, view, stories) if is_changed else run.state
+    place = next_steps.find_place(run)
     return Facts(
         run=formatting.clean_line(run.id, 200),
         change=formatting.clean_line(run.change, 200) or "unknown",
@@ -127,14 +130,22 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
         limits=tuple(_list_limits(start.limits)),
         gates=_clean_lines(start.gates.commands),
         knowledge=knowledge,
-        next=tuple(next_steps.list_next_steps(run, view.end, stories, made, is_changed=is_changed)),
+        next=tuple(next_steps.list_next_steps(run, view.end, stories, made, place, is_changed=is_changed)),
         since=tuple(map(_build_decision, made.told)),
-        is_finished=next_steps.is_finished(run),
+        is_finished=place == "finished",
+        is_branch_gone=place != "branch",
         newer=formatting.clean_line(made.newer, 200),
         tip=tip,
         left_out=view.left_out,
         is_cut_short=_is_cut_short(run, view),
     )
+
+
+def _update_stories(run: RunSummary, view: RunView, made: Decisions) -> bool:
+    """To what they are since the run ended; returns whether that changed any. A later run has a record of its own."""
+    is_decided = decisions.apply_decisions(view, made)
+    is_last = run.state not in ("running", "paused") and bool(run.change) and not made.newer
+    return (is_last and present.update_view(run, view)) or is_decided
 
 
 def _is_cut_short(run: RunSummary, view: RunView) -> bool:
@@ -326,14 +337,10 @@ def _list_limits(limits: RunLimits) -> Iterator[tuple[str, str]]:
             yield _LIMITS_IN_WORDS[name], format_duration(value) if name in _TIMES else dollars
 
 
-def _find_state(run: RunSummary, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:
-    """The state of the run as its loop would conclude it from the stories as they are now."""
-    if run.state not in ("done", "unproven", "unfinished"):
-        return run.state
-    if not all(one.state == "done" or one.optional for one in stories):
-        return "unfinished"
-    is_doubtful = run.state != "done" and any(one.is_unproven for one in stories)  # if done, the settings accept that
-    return "unproven" if is_doubtful or (tip is not None and not tip.ok) else "done"
+def _find_state(run: RunSummary, view: RunView, stories: tuple[ReportStory, ...]) -> str:
+    ended, tip = view.end.stories if view.end else (), view.end.tip if view.end else None
+    then, now = ([(one.state, one.proof, one.optional) for one in rows] for rows in (ended, stories))
+    return find_result(run.state, then, now, is_red=tip is not None and not tip.ok)
 
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:

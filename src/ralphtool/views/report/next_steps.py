@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from ralphtool.core import layout
 from ralphtool.core.text import make_printable
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
     from ralphtool.views.report.facts import ReportStory
 
+    WorkPlace = Literal["branch", "finished", "unknown"]
 _MOST = 20
 _NEEDS_BRANCH = ("git log ", "ralphtool finish ", "ralphtool accept ", "ralphtool reject ")
 
@@ -32,17 +33,22 @@ def clean_command(text: str) -> str:
 
 
 def list_next_steps(
-    run: RunSummary, end: RunEnded | None, stories: Sequence[ReportStory], made: Decisions, *, is_changed: bool
+    run: RunSummary,
+    end: RunEnded | None,
+    stories: Sequence[ReportStory],
+    made: Decisions,
+    place: WorkPlace,
+    *,
+    is_changed: bool,
 ) -> Iterator[ReportStep]:
-    """`is_changed` says whether the decisions changed the stories."""
+    """`is_changed` says whether the stories have changed since the run."""
     recorded = end.next[:_MOST] if end else ()
     steps = _list_new_steps(run, recorded, stories, made) if is_changed else recorded
     yield from _list_answers(stories, recorded)
-    is_over = bool(recorded) and is_finished(run)
-    old = ("ralphtool answer ", *(_NEEDS_BRANCH if is_over else ()))
+    old = ("ralphtool answer ", *(() if place == "branch" else _NEEDS_BRANCH))
     told = [one for one in steps if not (made.newer or (one.run or "").startswith(old))]
     yield from (ReportStep(formatting.clean_line(one.say), clean_command(one.run or "")) for one in told)
-    if is_over:
+    if recorded and place == "finished":
         kept = formatting.clean_line(layout.FINISHED + run.change, 300)
         yield ReportStep("review the finished work", f"git log -p {shlex.quote(kept)}")
     if made.newer:
@@ -71,15 +77,15 @@ def _list_answers(stories: Sequence[ReportStory], recorded: Sequence[NextStep]) 
             yield ReportStep(say, wording.build_answer_command(story))
 
 
-def is_finished(run: RunSummary) -> bool:
-    """Whether `ralphtool finish` has deleted the branch of the change since the run."""
+def find_place(run: RunSummary) -> WorkPlace:
+    """Where the work of the run's change is: on its branch, unless `ralphtool finish` or the user has ended that."""
     try:
-        repository = Repository.find(run.root)
+        repository = Repository.find(run.root) if run.branch else None
         if repository is None or repository.resolve(layout.BRANCHES + run.change):
-            return False
-        return repository.resolve(layout.FINISHED + run.change) is not None
+            return "branch"  # without git, it is as the record says
+        return "finished" if repository.resolve(layout.FINISHED + run.change) else "unknown"
     except (RalphError, OSError):
-        return False  # then only what the record says
+        return "branch"  # then only what the record says
 
 
 # --- after decisions --------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def build_answer_command(story: ReportStory) -> str:
 def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, ...]:
     """The commands that accept and reject a story that is not proven; none if a later run may have changed it, or
     its branch is gone."""
-    if facts.newer or facts.is_finished:
+    if facts.newer or facts.is_branch_gone:
         return ()
     about = f"{shlex.quote(story.id)} --change {shlex.quote(facts.change)}"
     return f"ralphtool accept {about}", f'ralphtool reject {about} --why "…"'
