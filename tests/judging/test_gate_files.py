@@ -91,3 +91,44 @@ def test_a_new_file_that_a_check_reads_is_part_of_it() -> None:
 def test_what_a_gate_compares_results_with(command: str, wanted: set[str]) -> None:
     assert find_gate_data([command], CHANGES, read, grep) == wanted
     assert not find_gate_data([command], [change(path, old=None) for path in FILES], read, grep)
+
+
+PYTEST = "import subprocess\nsubprocess.call(['pytest'])\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "wanted"),
+    [
+        ("sh ci/run.sh", {"ci/run.sh": "EXP=ci/expected\ncmp o $EXP", "ci/expected": "9"}, {"ci/expected"}),
+        ("sh ci/run.sh", {"ci/run.sh": "for f in ci/steps/*; do sh $f; done", "ci/steps/1": ""}, {"ci/steps/1"}),
+        ("sh qa/run.sh", {"qa/run.sh": "for f in qa/steps/*; do sh $f; done", "qa/steps/1": ""}, {"qa/steps/1"}),
+        ("sh ci/run.sh", {"ci/run.sh": "pytest", "ci/lib/args": "-q", "args": "-q"}, {"ci/lib/args"}),
+        ("sh bin/run.sh", {"bin/run.sh": "pytest", "bin/greet": "the work"}, set()),
+        ("sh ci/run.sh", {"ci/run.sh": "pytest", "ci/r.json": "{}", "shop.py": "open('ci/r.json')"}, set()),
+        (
+            "python tools/run.py",
+            {"tools/run.py": "import lib", "tools/lib.py": PYTEST, "tools/unused.py": PYTEST},
+            {"tools/run.py", "tools/lib.py"},
+        ),
+        ("python tools/run.py", {"tools/run.py": f"import lib\n{PYTEST}", "tools/lib.py": "A = 1"}, {"*"}),
+        (
+            "python tools/run.py",  # it checks the module itself
+            {"tools/run.py": f"import lib\nassert lib.A\n{PYTEST}", "tools/lib.py": "A = 1"},
+            {"tools/run.py"},
+        ),
+        (
+            "python tools/run.py",
+            {"tools/run.py": f"import lib\n{PYTEST}", "tools/lib.py": "", "tests/test_a.py": "import lib"},
+            {"tools/run.py"},
+        ),
+        ("python run.py", {"run.py": "import lib", "lib.py": "A = 1"}, set()),
+    ],
+)  # fmt: skip
+def test_what_lies_beside_the_scripts_of_a_gate(command: str, files: dict[str, str], wanted: set[str]) -> None:
+    found = find_gate_data(
+        [command],
+        [change(path, text) for path, text in files.items()],
+        lambda paths: {path: files[path].encode() for path in paths if path in files},
+        lambda word: [path for path, text in files.items() if word in text],
+    )
+    assert found - {one for one in files if one.endswith(".sh")} == ({*files} if wanted == {"*"} else wanted)

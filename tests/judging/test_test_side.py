@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from ralphtool.judging.gate_files import find_run_files, find_test_data
+from ralphtool.judging.gate_files import find_bases, find_run_files, find_test_data
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files
 
@@ -15,6 +15,12 @@ FILES = {
     "Makefile": "test: lint\n\t./ci/all\n\nlint:\n\tpython tools/style.py\n\nrun:\n\tpython shop.py\n\nall: run\n",
     "ci/all": "#!/bin/sh\nexec bash ci/inner.sh\n",
     "ci/inner.sh": "python -m pytest -q\n",
+    "ci/start.sh": '. "$(dirname "$0")/common"\n. ci/settings\nexec $HERE/inner.sh\n',
+    "ci/common": "run() { :; }\n",
+    "ci/settings": "ARGS=-q\n",
+    "mk/Makefile": "include rules $(HERE)/more\ntest:\n\tmake\n",
+    "mk/rules": "ARGS = -q\n",
+    "mk/more": "ARGS += -v\n",
     "tools/style.py": "import unittest\n",
     "shop.py": "print('the work itself')\n",
     "package.json": PACKAGE,
@@ -23,6 +29,8 @@ FILES = {
     "check.sh": "echo ok\n",
     "qa/all.py": "import pytest\n",
 }
+
+ALL = {"Makefile", "ci/all", "ci/inner.sh", "tools/style.py"}
 
 
 def read(paths: Sequence[str]) -> Mapping[str, bytes]:
@@ -33,7 +41,7 @@ def read(paths: Sequence[str]) -> Mapping[str, bytes]:
 @pytest.mark.parametrize(
     ("command", "wanted"),
     [
-        ("make test", {"Makefile", "ci/all", "ci/inner.sh", "tools/style.py"}),
+        ("make test", ALL),
         ("make run", {"Makefile"}),
         ("npm test", {"package.json", "ci/run.js"}),
         ("npm start", {"package.json"}),
@@ -43,10 +51,21 @@ def read(paths: Sequence[str]) -> Mapping[str, bytes]:
         ("python shop.py --self-test", set()),
         ("/usr/bin/python ../x.py ./ /etc/passwd a//b", set()),
         ("pytest -q", set()),
+        ("sh ci/start.sh", {"ci/start.sh", "ci/common", "ci/settings", "ci/inner.sh"}),
+        ("make -f mk/Makefile", {"mk/Makefile", "mk/rules", "mk/more", *ALL}),
     ],
 )
 def test_what_a_gate_runs_is_followed_through_its_scripts(command: str, wanted: set[str]) -> None:
     assert find_run_files([command], read) == wanted
+
+
+@pytest.mark.parametrize("command", ["sh ../ci/t.sh", "cd .. && sh ci/t.sh", "make -C ../ci"])
+def test_a_script_may_lie_above_the_project(command: str) -> None:
+    files = {"ci/t.sh": b"cd app && pytest", "ci/Makefile": b"test:\n\tsh t.sh"}
+    bases = find_bases([command], "app/")
+    found = find_run_files([command], lambda paths: {one: files[one] for one in paths if one in files}, bases)
+    assert "ci/t.sh" in found
+    assert find_bases(["cd ../.. && ls", "cd /etc", "cd api/ui/"], "app/") == ("app/", "app/api/ui/")
 
 
 def test_scripts_that_run_each_other_end() -> None:
@@ -66,11 +85,36 @@ def test_files_in_which_a_program_named_tests() -> None:
     assert find_tested_files([], changes) == frozenset()
 
 
-def test_data_that_only_tests_read() -> None:
-    holders = {"prices.json": ["tests/test_a.py"], "rates.json": ["tests/test_a.py", "shop/rates.py"], "golden": []}
-    changes = [change(path) for path in ("expected/prices.json", "shop/rates.json", "golden/other.json", "shop.py")]
-    assert find_test_data(changes, lambda word: holders.get(word, [])) == {"expected/prices.json"}
-    assert find_test_data([change("expected/prices.json", old=None)], lambda word: ["tests/test_a.py"]) == frozenset()
+@pytest.mark.parametrize(
+    ("path", "texts", "is_data"),
+    [
+        ("expected/prices.json", {"tests/test_a.py": "prices.json"}, True),
+        ("shop/rates.json", {"tests/test_a.py": "rates.json", "shop/rates.py": "rates.json"}, False),
+        ("shop/rates.json", {"tests/test_a.py": "rates.json", "shop/rates.ts": "from './rates'"}, False),
+        ("cases/a.ans", {"tests/test_a.py": "cases/a.ans", "setup.cfg": "a.ans"}, True),
+        ("cases/a", {"tests/test_a.py": 'open("cases/a")', "shop.py": 'row["a"]'}, True),
+        ("data/cases/basic/a.json", {"tests/test_a.py": 'Path("data/cases")', "shop.py": 'row["data"]'}, True),
+        ("data/cases/basic/a.json", {"tests/test_a.py": 'HERE / "cases"', "shop.py": "def basic(): ..."}, True),
+        ("spec_out/n10", {"conftest.py": 'Path("spec_out")'}, True),
+        ("rates/de.conf", {"tests/test_a.py": 'Path("rates")', "shop.py": 'Path("rates") / name'}, False),
+        ("a/b/c.answer", {"tests/test_a.py": '"**/*.answer"'}, True),
+        ("settings/base.ini", {"tests/test_a.py": '"*.ini"', "shop.py": 'glob("*.ini")'}, False),
+        ("settings/base.ini", {"tests/test_a.py": "import shop"}, False),
+        ("greet.sh", {"tests/test_a.py": "greet.sh"}, False),  # the work
+        ("bin/greet", {"tests/test_a.py": "bin/greet"}, False),  # the work, too: see its first line
+        ("web/cart.vue", {"tests/cart.test.js": "cart.vue"}, False),
+        ("uv.lock", {"tests/test_a.py": "uv.lock"}, False),
+        ("notes.md", {"tests/test_a.py": "notes.md", "pyproject.toml": "notes.md"}, False),
+    ],
+)
+def test_data_that_only_tests_read(path: str, texts: Mapping[str, str], is_data: bool) -> None:
+    old = "#!/usr/bin/python\n" if path.startswith("bin/") else "old"
+
+    def grep(word: str) -> list[str]:
+        return [one for one, text in texts.items() if word in text]
+
+    assert find_test_data([change(path, old)], grep) == ({path} if is_data else set())
+    assert find_test_data([change(path, old=None)], grep) == frozenset()
 
 
 def test_a_file_is_put_where_it_belongs() -> None:

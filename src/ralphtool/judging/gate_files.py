@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
+from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ralphtool.judging.guard.test_files import find_language
+from ralphtool.judging.naming import find_readers, is_code, is_installed, is_read_by_tests
 from ralphtool.judging.roles import TEST_ROLES, find_role
 
 if TYPE_CHECKING:
@@ -45,13 +48,29 @@ _TEST_WORDS = re.compile(
 )
 _DEEPEST = 4
 _LONGEST = 200_000
+_LONGEST_WORD = 500
+_MOST_WORDS = 500  # of one script
 _ELSEWHERE = re.compile(r"(?:\bcd|\s-C|--prefix|--cwd|--rootdir|--directory|--manifest-path)[ =]+[\"']?([\w./-]+)")
+_INCLUDE = re.compile(r"^[ \t]*[-s]?include[ \t]+([^#\n]+)", re.MULTILINE)
+_HERE = re.compile(r"\"?\$(?:\(\s*dirname\b[^)]*\)|\(\w+\)|\{[^}]*\}|\w+)\"?/+")
+_UPWARDS = re.compile(r"^(?:\.\.?/+)+")
+_WILD = re.compile(r"[*?\[]")
+_VARIABLE = re.compile(r"^(?:\$\{?\w*\}?|%\w+%)?/+")
 
 
 def find_bases(commands: Iterable[str], prefix: str) -> tuple[str, ...]:
     """The folders in which commands run: the project's, and those that they name. The form is `backend/`."""
-    named = [found[1].strip("/").removeprefix("./") for text in commands for found in _ELSEWHERE.finditer(text)]
-    return tuple(dict.fromkeys([prefix, *(f"{prefix}{one}/" for one in named if _is_inside(one))]))
+    named = [found[1] for text in commands for found in _ELSEWHERE.finditer(text)]
+    places = [f"{place}/".lstrip("/") for one in named if (place := _resolve(prefix, one)) is not None]
+    return tuple(dict.fromkeys([prefix, *places]))
+
+
+def _resolve(base: str, word: str) -> str | None:
+    """A path of the repository, "" for its root; None if it lies outside, or git can't look it up."""
+    if not word or word[0] in "/-" or not word.isprintable() or "//" in word:
+        return None
+    path = posixpath.normpath(f"{base}{word}")
+    return None if path.split("/")[0] == ".." else "" if path == "." else path
 
 
 def find_run_files(commands: Iterable[str], read: Read, bases: Sequence[str] = ("",)) -> frozenset[str]:
@@ -60,7 +79,7 @@ def find_run_files(commands: Iterable[str], read: Read, bases: Sequence[str] = (
     `read` returns files of the last checkpoint. A program that has nothing to do with tests is not included: it may
     be the work itself.
     """
-    return frozenset(_follow(commands, read, bases, lambda path, data, is_run: _is_script(path, data)))
+    return frozenset(_follow(commands, read, bases, _is_run_script))
 
 
 def _follow(
@@ -70,37 +89,47 @@ def _follow(
 
     `is_part` gets a path, its contents, and whether a command starts it rather than only names it.
     """
-    texts, found, seen = list(commands), dict[str, str](), set[str]()
-    named = {word.removeprefix("./") for text in texts for word in _WORDS.split(text) if "." in word or "/" in word}
+    callers = [(text, bases) for text in commands]
+    named = {path for text in commands for path in _list_named([text], bases, is_loose=False)}
+    found, seen = dict[str, str](), set[str]()
     for _ in range(_DEEPEST):
-        run = {path for text in texts for path in _list_run(text)}
-        asked = sorted(path for path in (named | run) - seen if _is_inside(path))
-        files = read([f"{base}{path}" for path in asked for base in bases]) if asked else {}
-        seen |= {*named, *run}
-        started = {f"{base}{path}" for path in run for base in bases}
-        parts = {path: data for path, data in files.items() if is_part(path, data, path in started)}
-        texts = [_read_script(path, data, texts) for path, data in parts.items()]
+        run = {path for text, places in callers for word in _list_run(text) for path in _resolve_all(word, places)}
+        asked = sorted((named | run) - seen)
+        files = read(asked) if asked else {}
+        seen |= {*asked}
+        parts = {path: data for path, data in files.items() if is_part(path, data, path in run)}
+        texts = [_read_script(path, data, [text for text, _ in callers]) for path, data in parts.items()]
         found |= dict(zip(parts, texts, strict=True))
-        named = set()
-        if not texts:
+        callers = [(text, list_places(path, bases)) for path, text in zip(parts, texts, strict=True)]
+        # What a script only names may be the work, unless it is a script itself.
+        named = {path for text, places in callers for path in _list_named([text], places) if not find_language(path)}
+        if not callers:
             break
     return found
+
+
+def list_places(script: str, bases: Sequence[str]) -> tuple[str, ...]:
+    """The folders to which the words of a script may refer: where gates run, its own folder, and those above it."""
+    folders = script.split("/")[:-1]
+    above = [f"{'/'.join(folders[:end])}/".lstrip("/") for end in range(len(folders), -1, -1)]
+    return tuple(dict.fromkeys([*bases, *above]))
+
+
+def _resolve_all(word: str, places: Iterable[str]) -> set[str]:
+    return {path for place in places if (path := _resolve(place, word))}
 
 
 def _list_run(text: str) -> Iterable[str]:
     for pattern, names in _RUNNERS.items():
         if re.search(pattern, text):
             yield from names
+    text = _HERE.sub("./", text)  # `. "$(dirname "$0")/common.sh"`: the caller knows where its scripts may be
     words = [found[1] for found in _INTERPRETED.finditer(text)]
     words += [found[1] or found[2] for found in _DIRECT.finditer(text)]
+    words += [word for found in _INCLUDE.finditer(text) for word in found[1].split()]
     modules = [found[1].replace(".", "/") for found in _MODULE.finditer(text)]
     yield from (word.removeprefix("./") for word in words if word)
     yield from (name for module in modules for name in (f"{module}.py", f"{module}/__main__.py"))
-
-
-def _is_inside(path: str) -> bool:
-    """Whether git can look it up."""
-    return bool(path) and path[0] not in "/-" and not {"", ".", ".."} & set(path.split("/")) and path.isprintable()
 
 
 def _is_shell(path: str, data: bytes) -> bool:
@@ -109,6 +138,12 @@ def _is_shell(path: str, data: bytes) -> bool:
 
 def _is_script(path: str, data: bytes) -> bool:
     return _is_shell(path, data) or find_role(path) == "config" or _TEST_WORDS.search(data) is not None
+
+
+def _is_run_script(path: str, data: bytes, is_run: bool) -> bool:
+    """Also what a script reads in as a part of itself: `. ci/settings`, `include mk/rules`."""
+    is_plain = is_run and not is_code(path, data) and find_role(path) == "source" and b"\0" not in data[:_LONGEST]
+    return is_plain or _is_script(path, data)
 
 
 def _read_script(path: str, data: bytes, callers: Sequence[str]) -> str:
@@ -130,7 +165,8 @@ def _read_recipes(text: str, targets: set[str]) -> str:
         if (target := wanted.pop()) not in found and target in by_target:
             found[target] = by_target[target]
             wanted += found[target].partition(":")[2].partition("\n")[0].split()
-    return "\n".join([rules[0], *found.values()])
+    included = [one[0] for one in _INCLUDE.finditer(text)]
+    return "\n".join([rules[0], *found.values(), *included])
 
 
 def _read_package_scripts(text: str, words: set[str]) -> str:
@@ -174,9 +210,7 @@ def find_check_files(
     beside = _find_beside(scripts, changes, grep)
     shell = [*commands, *(text for path, text in scripts.items() if not find_language(path))]
     named = _list_named(list(commands), bases) | {
-        place
-        for path, text in {**scripts, **beside}.items()
-        for place in _list_named([text], [*bases, f"{path.rpartition('/')[0]}/".lstrip("/")])
+        place for path, text in {**scripts, **beside}.items() for place in _list_named([text], list_places(path, bases))
     }
     settings = {path for path in named & changed if _is_setting(path, grep, {*scripts, *beside})}
     compared = {path for path in _list_compared(shell, changed, bases) if _is_data(path, grep, scripts)}
@@ -230,11 +264,24 @@ def _find_beside(scripts: Mapping[str, str], changes: Sequence[FileChange], grep
     return found
 
 
-def _list_named(texts: Iterable[str], bases: Sequence[str]) -> set[str]:
-    """Every path that texts may name."""
-    words = {word for text in texts for word in _WORDS.split(text)}
-    bare = {re.sub(r"^(?:\.{0,2}/)+", "", word).strip("/:@") for word in words if len(word) < 500}
-    return {f"{base}{word}" for word in bare for base in bases if _is_inside(word)}
+def _list_named(texts: Iterable[str], places: Iterable[str], *, is_loose: bool = True) -> set[str]:
+    """Every path that texts may name. `is_loose`: also words that need not be paths, and `$HERE/common`."""
+    words = dict.fromkeys(word for text in texts for word in _WORDS.split(text) if len(word) < _LONGEST_WORD)
+    if is_loose:
+        bare = [_VARIABLE.sub("", word).strip("/:@\\") for word in words]
+        # A script may have gone to another folder before: `cd out && diff a ../expected.txt`.
+        words = dict.fromkeys(one for word in bare for one in (word, _UPWARDS.sub("", word)))
+    else:
+        words = {word: None for word in words if "." in word or "/" in word}
+    asked = [*words][:_MOST_WORDS]
+    return {path for word in asked if not _WILD.search(word) for path in _resolve_all(word, places)}
+
+
+def _list_named_folders(text: str, places: Sequence[str]) -> set[str]:
+    """The folders whose files a text takes together, as `steps/*`."""
+    words = [_VARIABLE.sub("", word) for word in re.split(r"[\s;&|()<>\"'=`,]+", text) if _WILD.search(word)]
+    heads = {_WILD.split(word)[0].rpartition("/")[0] for word in words} - {""}
+    return {path for head in heads for path in _resolve_all(head, places)}
 
 
 def _is_setting(path: str, grep: Grep, checks: Iterable[str]) -> bool:
@@ -252,57 +299,134 @@ def _is_setting(path: str, grep: Grep, checks: Iterable[str]) -> bool:
 _DATA = re.compile(
     r".*\.(?:json[5cl]?|ya?ml|csv|tsv|txt|xml|html?|out|dat|bin|sql|expected|log|svg|pickle|npy|md|rst)", re.I
 )
-_COMPARED = re.compile(r".*\.(?:exp|ref|golden|good|gold|want|wanted|ok|std|stdout|stderr|result|tap|ps|pdf|png)", re.I)
 _COMPARES = re.compile(r"\b(?:diff|cmp|comm|colordiff|sdiff)\b")
-_INSTALLED = re.compile(r"(?:[\w.-]*requirements|constraints)[\w.-]*\.(?:txt|in)", re.I)
 _MOST_DATA = 100
 
 
 def find_test_data(changes: Sequence[FileChange], grep: Grep) -> frozenset[str]:
-    """The changed data files that tests name and no source does. `grep` returns the files that contain a word."""
-    asked = [one.path for one in changes if one.old is not None and _DATA.fullmatch(one.path)][:_MOST_DATA]
-    return frozenset(path for path in asked if _is_test_data(path, grep))
+    """The changed data files that tests name, or a folder of, and no source does.
+
+    `grep` returns the files that contain a word.
+    """
+    asked = [one for one in changes if one.old is not None and _may_be_data(one)][:_MOST_DATA]
+    ask = cache(grep)
+    found = [one for one in asked if is_read_by_tests(one.old_path or one.path, ask)]
+    return frozenset(path for one in found for path in (one.path, one.old_path or one.path))
 
 
-def _is_test_data(path: str, grep: Grep) -> bool:
-    *folders, name = path.split("/")
-    for word in (name, *([f"{folders[-1]}"] if folders else [])):
-        if holders := [one for one in grep(word) if one != path and find_role(one) != "docs"]:
-            return all(find_role(one) in TEST_ROLES for one in holders)
-    return False
+def _may_be_data(change: FileChange) -> bool:
+    path = change.old_path or change.path
+    return bool(_DATA.fullmatch(path)) or not (is_code(path, change.old or b"") or is_installed(path))
 
 
 def find_gate_data(
     commands: Sequence[str], changes: Sequence[FileChange], read: Read, grep: Grep, bases: Sequence[str] = ("",)
 ) -> frozenset[str]:
-    """The changed data files that a gate, or a script that it runs, names, and no source does: expected output."""
-    changed = {path: one for one in changes if one.old is not None for path in (one.path, one.old_path or one.path)}
-    asked = [path for path in changed if _DATA.fullmatch(path) or _COMPARED.fullmatch(path)][:_MOST_DATA]
-    if not asked:
+    """The changed files that a gate, or a script that it runs, names, and no source does: expected output, settings.
+
+    Included are modules of the programs that start tests, and what lies beside the scripts in a folder such as `ci/`.
+    """
+    old = {path: one for one in changes if one.old is not None for path in (one.path, one.old_path or one.path)}
+    if not old:
         return frozenset()
-    scripts = _follow(commands, read, bases, lambda path, data, is_run: _is_script(path, data))
-    places = [*bases, *(f"{path.rpartition('/')[0]}/".lstrip("/") for path in scripts)]
-    texts = [*commands, *scripts.values()]
-    named = _list_named(texts, places) | _list_compared(texts, asked, places)
-    return frozenset(path for path in asked if path in named and _is_data(path, grep, scripts))
+    ask = cache(grep)
+
+    def is_part(path: str, data: bytes, is_run: bool) -> bool:
+        return _is_run_script(path, data, is_run) or (is_run and _is_runner(path, data, read))
+
+    scripts = _follow(commands, read, bases, is_part)
+    helpers = _find_runner_modules(scripts, changes, ask)
+    callers = [
+        *((text, bases) for text in commands),
+        *((text, list_places(one, bases)) for one, text in scripts.items()),
+    ]
+    asked = [path for path in _list_reached(callers, old, scripts) if _may_be_data(old[path])][:_MOST_DATA]
+    data = {path for path in asked if _is_data(path, ask, scripts)}
+    runners = {path for path in scripts if path in old and find_role(path) == "source" and find_language(path)}
+    return frozenset(data | helpers | runners)
 
 
-def _list_compared(texts: Iterable[str], paths: Iterable[str], bases: Sequence[str]) -> set[str]:
+def _list_reached(
+    callers: Iterable[tuple[str, Sequence[str]]], paths: Iterable[str], scripts: Iterable[str]
+) -> list[str]:
+    """Those of the paths that a command or a script names, itself or by its folder, and those beside the scripts."""
+    named, taken = set[str](), set[str]()
+    folders = {place for one in scripts if (place := _find_tool_folder(one))}
+    for text, places in callers:
+        named |= _list_named([text], places) | _list_compared([text], paths, places)
+        taken |= _list_named_folders(text, places)
+    return [
+        path
+        for path in paths
+        if path in named or path.rpartition("/")[0] in taken or any(path.startswith(f"{one}/") for one in folders)
+    ]
+
+
+def _find_tool_folder(script: str) -> str:
+    """The folder of a script, if that is one for tools. Programs of the product may be in `bin/`."""
+    *folders, _ = script.lower().split("/")
+    at = next((end for end, one in enumerate(folders, 1) if one.lstrip(".") in _TOOL_FOLDERS - {"bin", "etc"}), 0)
+    return "/".join(script.split("/")[:at])
+
+
+# --- programs that start tests ------------------------------------------------------------------------
+
+_LAUNCHES = re.compile(r"\bsubprocess\b|child_process|\bos\.(?:system|exec\w*|spawn\w*)|\brunpy\b|\bpytest\.main\b")
+_CHECKS = re.compile(r"\bassert\w*\b|TestCase|\bexpect\(")
+
+
+def _is_runner(path: str, data: bytes, read: Read) -> bool:
+    """Whether a tool has modules beside it that have to do with tests."""
+    if find_role(path) != "source" or not find_language(path) or not _has_check_name(path):
+        return False
+    beside = _list_beside(path, data[:_LONGEST].decode("utf-8", "replace"))
+    return any(_TEST_WORDS.search(one) for one in (read(beside).values() if beside else ()))
+
+
+def _list_beside(path: str, text: str) -> list[str]:
+    """Where the modules may be that a program imports from its own folder."""
+    folder = f"{path.rpartition('/')[0]}/".lstrip("/")
+    if path.endswith(".py"):
+        names = {(found[1] or found[2]).strip(".").replace(".", "/") for found in _PYTHON_IMPORT.finditer(text)}
+        names |= {name.rpartition("/")[2] for name in names}
+        ends: tuple[str, ...] = (".py", "/__init__.py")
+    else:
+        names = {found[1] for found in _SCRIPT_IMPORT.finditer(text)}
+        ends = ("", ".js", ".mjs", ".cjs", ".ts")
+    return sorted(f"{place}{end}" for name in names for place in _resolve_all(name, [folder]) for end in ends)
+
+
+def _find_runner_modules(scripts: Mapping[str, str], changes: Sequence[FileChange], grep: Grep) -> set[str]:
+    """The changed modules that only the programs that start tests import. One that those check is the work."""
+    known = {path: text for path, text in scripts.items() if find_language(path)}
+    beside = {one for path, text in known.items() for one in _list_beside(path, text)}
+    found = set[str]()
+    for one in changes:
+        path, old = one.old_path or one.path, (one.old or b"")[:_LONGEST]
+        if one.old is None or path in scripts or path not in beside or find_role(path) != "source":
+            continue
+        importers = _list_importers(path, grep)
+        callers = "\n".join(known.get(importer, "") for importer in importers)
+        starts = _TEST_WORDS.search(old) or (_LAUNCHES.search(callers) and not _CHECKS.search(callers))
+        if starts and importers and {*importers} <= known.keys() and (_has_check_name(path) or _TEST_WORDS.search(old)):
+            found |= {path, one.path}
+    return found
+
+
+def _list_compared(texts: Iterable[str], paths: Iterable[str], places: Sequence[str]) -> set[str]:
     """Those of the paths that commands compare something with; they may only name the folder, as `cases/*.out`."""
-    named = _list_named([text for text in texts if _COMPARES.search(text)], bases)
-    folders = {one.partition("*")[0].rpartition("/")[0] if "*" in one else one for one in named} - {""}
+    compared = [text for text in texts if _COMPARES.search(text)]
+    named = _list_named(compared, places)
+    folders = named | {folder for text in compared for folder in _list_named_folders(text, places)}
     return {path for path in paths if path in named or any(path.startswith(f"{one}/") for one in folders)}
 
 
 def _is_data(path: str, grep: Grep, scripts: Iterable[str]) -> bool:
     """Whether it is data that no source reads; what is installed from it is no result."""
-    name = path.rpartition("/")[2]
-    if find_language(path) or _INSTALLED.fullmatch(name) or find_role(path) not in ("docs", "source"):
+    if find_language(path) or is_installed(path) or find_role(path) not in ("docs", "source"):
         return False
     known = {*scripts}
-    return all(
-        one in known or find_role(one) != "source" or not find_language(one) for one in _list_holders(path, grep)
-    )
+    return all(one in known or not find_language(one) for one in find_readers(path, grep) if one != path)
 
 
 def _list_holders(path: str, grep: Grep) -> list[str]:
