@@ -619,7 +619,7 @@ def test_yes_keeps_it(lab: PlanLab) -> None:
     assert not (lab.root / OPENSPEC).exists(), "not before the answer"
     assert asked.say("y\n").end() == 0
     assert lab.kept() == GOOD
-    assert "ralphtool run add-csv-export" in asked.seen
+    asked.wait_for("ralphtool run add-csv-export")
 
 
 @pytest.mark.parametrize(("answer", "code"), [("n\n", 1), ("\x03", 130), ("\x04", 130)])

@@ -214,7 +214,8 @@ def test_no_report_claims_or_advises_what_a_lost_branch_had(two: Lab, way: str) 
     expected = {"1": "unproven", "2": "unproven"} if way == "squash" else {}
     assert report(two) == ("unproven" if expected else "unfinished", expected)
     assert watched(two) == list(expected.values())
-    assert two.run("list").stdout.rstrip().endswith("2/2: 2 not proven" if expected else "0/2")
+    assert two.run("list").stdout.splitlines()[0].endswith("2/2: 2 not proven" if expected else "0/2")
+    assert len(two.run("questions", "--json").json["questions"]) == len(expected)
     told = two.run("report").stdout + two.run("watch").stdout
     for command in ("ralphtool finish", "ralphtool accept", "ralphtool reject", "HEAD..ralph/add-login"):
         assert command not in told

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ralphtool import specs
 from ralphtool.core import config
-from ralphtool.errors import InvalidValue, RalphError
+from ralphtool.errors import InvalidValue
 from ralphtool.judging.proof_words import describe_proof
-from ralphtool.record import questions, receipts, steering
+from ralphtool.record import present, questions, receipts, steering
 from ralphtool.record.questions import OpenQuestion
 
 if TYPE_CHECKING:
@@ -47,17 +46,10 @@ def _list_of(root: str, change: str) -> Iterator[OpenQuestion]:
     unasked -= {one.story for one in sent if one.action in _DECISIONS and one.story}
     found = {id: one for id, one in receipts.read_receipts(root, change).items() if one.state == "unproven"}
     doubted = [id for id in found if id in unasked]
-    titles = _find_titles(root, change, state) if doubted else {}
+    plan = present.read_plan(root, change) if doubted else {}
     for id in doubted:
-        told: dict[str, Any] = {"title": titles.get(id, ""), "missing": describe_proof("unproven", found[id].why)}
-        yield OpenQuestion(root, change, id, told, is_done=True)
-
-
-def _find_titles(root: str, change: str, state: dict[str, Any]) -> dict[str, str]:
-    """Empty if the spec can't be read."""
-    ref = state.get("spec")
-    try:
-        stories = specs.open(root, change, ref if isinstance(ref, str) and ref else None).stories()
-    except (RalphError, OSError):
-        return {}
-    return {story.id: story.title for story in stories}
+        story = plan.get(id)
+        if story is None or story.done:  # one that is open again has lost its commit, so there is nothing to decide
+            title = story.title if story else ""
+            told: dict[str, Any] = {"title": title, "missing": describe_proof("unproven", found[id].why)}
+            yield OpenQuestion(root, change, id, told, is_done=True)

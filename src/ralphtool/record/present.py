@@ -39,13 +39,13 @@ def read_stories(root: str, change: str, titles: Mapping[str, str]) -> dict[str,
     """The stories that are known by these ids and titles; empty before the first run."""
     if not os.path.exists(layout.change_state(root, change)):
         return {}
-    claims, plan = receipts.read_receipts(root, change), _read_plan(root, change)
+    claims, plan = receipts.read_receipts(root, change), read_plan(root, change)
     found = {id: _compare(plan.get(id), title, claims.get(id)) for id, title in titles.items()}
     return {id: one for id, one in found.items() if one}
 
 
-def _read_plan(root: str, change: str) -> dict[str, Story]:
-    """Empty if the plan can't be read: it may be archived."""
+def read_plan(root: str, change: str) -> dict[str, Story]:
+    """The stories as they are planned and ticked now. Empty if the plan can't be read: it may be archived."""
     ref = questions.load_change_state(root, change).get("spec") or None
     try:
         with branch.open_spec(root, change, ref) as on_branch:
