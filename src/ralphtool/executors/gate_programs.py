@@ -12,23 +12,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NOT_STARTED = (126, 127)  # the exit codes of a shell whose command can't be started
-_SHELL_BUILTINS = {
-    ".",
-    ":",
-    "cd",
-    "command",
-    "eval",
-    "exec",
-    "exit",
-    "export",
-    "for",
-    "if",
-    "set",
-    "source",
-    "test",
-} | {
-    *("type", "ulimit", "umask", "unset", "until", "wait", "while", "case", "trap", "read", "shift"),
-}
+_BUILTIN_NAMES = (
+    ". : case cd command eval exec exit export for if read set shift source test trap type ulimit umask unset until"
+    " wait while"
+)
+_SHELL_BUILTINS = frozenset(_BUILTIN_NAMES.split())
 
 
 def find_missing_program(command: str, root: str) -> str | None:
