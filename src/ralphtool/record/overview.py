@@ -9,7 +9,6 @@ from ralphtool import specs
 from ralphtool.core import files, layout, locks, quickjson, spelling
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
 from ralphtool.judging.proof_words import count_states
-from ralphtool.record import skips
 from ralphtool.specs import titles
 from ralphtool.workspace import branch
 
@@ -150,6 +149,10 @@ def _build_run_command(root: str, change: str) -> str:
 
 def _count_skipped(root: str, change: str, stories: Sequence[Story]) -> int:
     """0 if the state can't be read: `ralphtool doctor` says why."""
+    if not any(map(os.path.exists, (layout.change_state(root, change), layout.steering(root, change)))):
+        return 0
+    from ralphtool.record import skips  # not needed for a change that was never run
+
     try:
         skipped = skips.list_skipped(root, change)
     except RalphError:
