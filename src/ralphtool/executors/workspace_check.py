@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool.executors.gate_programs import NOT_STARTED
+from ralphtool.core.gate_programs import NOT_STARTED
 from ralphtool.judging import gates
 from ralphtool.judging.gate_trouble import Trouble, describe_difference, read_output
 from ralphtool.judging.guard.test_files import find_language
