@@ -5,7 +5,7 @@ from __future__ import annotations
 from lab import DONE, Lab
 from project import Result
 
-from ralphtool.core.gate_programs import find_missing_program
+from ralphtool.judging.gate_programs import find_missing_program
 
 GATE = "pytst -q"
 TOLD = f"the gate `{GATE}` can't be started: pytst is not installed; results will be unverified"

@@ -16,10 +16,10 @@ from ralphtool import agents, specs
 from ralphtool.agents.program import Program
 from ralphtool.cli.gate_causes import describe_install
 from ralphtool.core import config, files, gate_commands, layout, project
-from ralphtool.core.gate_programs import find_missing_program
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import neighbour
 from ralphtool.history.state import HistoryLock
+from ralphtool.judging.gate_programs import find_missing_program
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:

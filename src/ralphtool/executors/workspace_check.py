@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool.core.gate_programs import NOT_STARTED
 from ralphtool.judging import gates
+from ralphtool.judging.gate_programs import NOT_STARTED
 from ralphtool.judging.gate_trouble import Trouble, describe_difference, read_output
 from ralphtool.judging.guard.test_files import find_language
 from ralphtool.judging.roles import find_role

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.core import gate_commands
-from ralphtool.core.gate_programs import NOT_STARTED, explain_missing, explain_unstartable
+from ralphtool.judging.gate_programs import NOT_STARTED, explain_missing, explain_unstartable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
