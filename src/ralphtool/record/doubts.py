@@ -1,4 +1,4 @@
-"""The stories that are done, not proven, and that nobody was asked about: a person accepts or rejects each.
+"""The stories that are done, not proven, and without a question of their own: a person accepts or rejects each.
 
 A run asks only if a person must judge the work itself. If its gates can't show anything (they are red, or there are
 none), all stories have the same doubt, which the receipts tell.

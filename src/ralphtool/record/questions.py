@@ -54,7 +54,7 @@ class OpenQuestion:
         self.asked = str(fields.get("asked") or "")
         name = os.path.basename(str(fields.get("name") or ""))
         self.prd_id = name.removesuffix(".md")
-        self.path = path_of(root, name) if name else ""  # nobody was asked
+        self.path = path_of(root, name) if name else ""  # no question was asked
         self.is_done = is_done
         self.answer = None if is_done or not self.path else read_answer(self.path)
 
