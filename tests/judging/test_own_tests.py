@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ralphtool.judging.own_tests import OwnTests, find_own_tests
-from ralphtool.judging.proof import ProofEvidence, SuiteRun, prove
+from ralphtool.judging.proof import prove
+from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun
 from ralphtool.judging.testresults.unloaded import find_unloaded
 
 PATH = "tests/test_vouchers.py"

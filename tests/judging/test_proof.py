@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost, prove
+from ralphtool.judging.lost_tests import find_lost
+from ralphtool.judging.proof import prove
+from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun
 from ralphtool.judging.proof_words import describe_weaker_tests
 from ralphtool.judging.receipt import Suspicion
 

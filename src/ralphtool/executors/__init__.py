@@ -13,7 +13,8 @@ from msgspec import Struct
 from ralphtool.agents import End, Failure, Quota, Usage
 from ralphtool.judging.gates import Baseline, GateResult, RedGate
 from ralphtool.judging.guard.model import GuardFinding
-from ralphtool.judging.proof import ProofEvidence
+from ralphtool.judging.guarded_tests import GuardedTests
+from ralphtool.judging.proof_evidence import ProofEvidence
 from ralphtool.judging.verdict import Ending
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     fix: bool  # run the setup commands first
     gates: tuple[str, ...]
     baseline: Baseline | None
+    guarded: tuple[GuardedTests, ...] = ()  # tests that earlier stories weakened
     folder: str  # for its files, below that of the run's records
     seconds: float  # what is left of the run's time; 0 means no limit
     tokens: float = 0.0

@@ -18,7 +18,7 @@ from ralphtool.judging.gates import Baseline, GateResult
 from ralphtool.settings import NotifySettings, Settings
 from ralphtool.settings.executor import ExecutorSettings
 
-PROTOCOL = 1  # changed when a worker of an earlier version would misunderstand an order
+PROTOCOL = 2  # changed when a worker of an earlier version would misunderstand an order
 ORDER_FILE = "order.json"
 RESULT_FILE = "result.json"
 EVENTS_FILE = "events.jsonl"

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ralphtool.executors.gate_series import is_cut_off
+from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
 from ralphtool.judging import gates
 from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
 from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guard.model import decode
+from ralphtool.judging.guarded_tests import GuardedTests
+from ralphtool.judging.lost_tests import find_lost, find_lost_checks, find_removed
 from ralphtool.judging.moves import only_follows_moves
-from ralphtool.judging.proof import ProofEvidence, SuiteRun, find_lost, find_lost_checks
+from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, merge_runs
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
 from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files, has_manifest
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from ralphtool.executors.gate_series import GateSeries
     from ralphtool.judging.gates import Baseline, GateResult
     from ralphtool.judging.guard.model import FileChange
+    from ralphtool.judging.proof_evidence import GuardedRun
     from ralphtool.settings import Settings
     from ralphtool.workspace import Workspace
 
@@ -218,16 +222,25 @@ class Prover:
             return evidence
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
         evidence = structs.replace(evidence, **self._replay_checks(report.tree, paths, evidence))
-        if find_lost(evidence):
+        if find_lost(evidence) or evidence.suspicions or find_removed(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
+        guarded = self._run_guarded(report.tree, paths, after)
         # A renamed test may look like a deleted one; the judgement counts whether all tests are still there.
         is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
         shown = [*(paths.tests if find_lost(evidence) else ()), *(paths.checks if find_lost_checks(evidence) else ())]
         diff = render_diff(list(dict.fromkeys(shown)))
-        return structs.replace(evidence, own=own, is_same_by_reading=is_same, test_diff=diff)
+        return structs.replace(
+            evidence,
+            own=own,
+            guarded=guarded,
+            to_guard=self._describe_tests(paths),
+            rewritten=tuple(paths.rewritten),
+            is_same_by_reading=is_same,
+            test_diff=diff,
+        )
 
     def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:
         from ralphtool.judging.guard.diff import inspect_changes  # late, so that nothing waits for its patterns
@@ -249,8 +262,34 @@ class Prover:
         suites = [one for one in after if not one.is_linter]
         if not self._settings.proof.replay or not (side or paths.inline) or not suites:
             return None
-        contents = {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
-        return self._show_as_they_were(when, tree, side, contents, suites, with_lint=False)
+        return self._show_as_they_were(when, tree, side, _restore_inline(paths), suites, with_lint=False)
+
+    def _run_guarded(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[GuardedRun, ...]:
+        """Runs the tests that earlier stories weakened, as they were before those stories."""
+        suites = [one for one in after if not one.is_linter]
+        if not self._settings.proof.replay or not self._assignment.guarded or not suites:
+            return ()
+        own = _describe_as_they_were(paths.tests, _restore_inline(paths), with_lint=False)
+        runs = GuardedRuns(
+            workspace=self._workspace,
+            changes=paths.changes,
+            own=own,
+            show_and_run=lambda when, is_old, contents: self._show_and_run(when, tree, is_old, contents, suites),
+        )
+        return runs.run_all(self._assignment.guarded)
+
+    def _describe_tests(self, paths: ChangedPaths) -> GuardedTests:
+        """Where the tests are as they were, in case this story weakened them."""
+        mixed = [one.path for one in paths.tests if _is_mixed_change(one)]
+        known = [one for one in paths.tests if one.old is not None and one.path not in mixed]
+        return GuardedTests(
+            story=self._assignment.story,
+            base=str(self._workspace.tip),
+            files=tuple(name for one in known for name in _list_names(one)),
+            new=tuple(one.path for one in paths.tests if one.old is None),
+            configs=tuple(mixed),
+            inline=tuple(one.path for one in paths.inline),
+        )
 
     def _replay_checks(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> dict[str, Any]:
         """Runs the checks as they were, on everything else as it is now: a check that was weakened finds nothing."""
@@ -272,10 +311,8 @@ class Prover:
         *,
         with_lint: bool,
     ) -> tuple[SuiteRun, ...]:
-        mixed = {one.path: _restore_config(one, with_lint=with_lint) for one in side if _is_mixed_change(one)}
-        wanted = frozenset(name for one in side if one.path not in mixed for name in _list_names(one))
-        wanted -= contents.keys()
-        return self._show_and_run(kind, tree, lambda path: path in wanted, {**mixed, **contents}, suites)
+        old = _describe_as_they_were(side, contents, with_lint=with_lint)
+        return self._show_and_run(kind, tree, lambda path: path in old.names, old.contents, suites)
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before a story is accused: a flaky test proves nothing against it.
@@ -324,7 +361,7 @@ class Prover:
         kind: str,
         tree: str,
         is_old: Callable[[str], bool],
-        contents: Mapping[str, bytes],
+        contents: Mapping[str, bytes | None],
         suites: Sequence[SuiteRun],
     ) -> tuple[SuiteRun, ...]:
         self._is_elsewhere = True
@@ -351,16 +388,6 @@ def render_diff(changes: Sequence[FileChange]) -> str:
 def _diff_lines(change: FileChange) -> list[str]:
     old, new = (decode(data).splitlines() for data in (change.old, change.new))
     return list(difflib.unified_diff(old, new, change.old_path or change.path, change.path, n=1, lineterm=""))
-
-
-def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
-    """Merges two runs of the same suite: a test that passed once counts as passed."""
-    better = max(one, other, key=lambda run: (run.ok, run.count_passed or 0))
-    if one.passed is None or other.passed is None or one.failed is None or other.failed is None:
-        return better
-    passed = one.passed | other.passed
-    failed = (one.failed | other.failed) - passed
-    return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))
 
 
 def _is_installed(path: str) -> bool:
@@ -403,6 +430,16 @@ def _list_names(change: FileChange) -> list[str]:
 
 def _is_mixed_change(change: FileChange) -> bool:
     return change.old is not None and change.new is not None and find_role(change.path) == "config"
+
+
+def _restore_inline(paths: ChangedPaths) -> dict[str, bytes]:
+    return {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
+
+
+def _describe_as_they_were(side: Sequence[FileChange], inline: Mapping[str, bytes], *, with_lint: bool) -> AsTheyWere:
+    mixed = {one.path: _restore_config(one, with_lint=with_lint) for one in side if _is_mixed_change(one)}
+    names = frozenset(name for one in side if one.path not in mixed for name in _list_names(one))
+    return AsTheyWere(names - inline.keys(), {**mixed, **inline})
 
 
 def _restore_config(change: FileChange, *, with_lint: bool) -> bytes:

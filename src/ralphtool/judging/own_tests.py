@@ -12,7 +12,7 @@ from ralphtool.judging.testresults.unloaded import find_place, find_unloaded, is
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ralphtool.judging.proof import ProofEvidence, SuiteRun
+    from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun
 
 _IN_UNITTEST = r"(\w+) \(([\w.]+)\)"
 

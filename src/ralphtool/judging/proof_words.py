@@ -99,5 +99,5 @@ def _describe_kind(found: Sequence[Suspicion], kind: str) -> str:
 
 
 def describe_weaker_tests(removed: Sequence[str], weakened: Sequence[Suspicion]) -> str:
-    """What no longer guards later stories; empty if nothing was removed or weakened."""
+    """Tests that check less now; empty if nothing was removed or weakened."""
     return "; ".join(filter(None, (describe_removed(len(removed)), describe_weakened(weakened))))

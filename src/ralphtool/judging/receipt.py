@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 from ralphtool.judging.proof_words import describe_proof
 
 ProofState = Literal["proven", "held", "unproven", "accepted"]
-RunKind = Literal["before", "gates", "replay", "checks", "own-tests"]
+RunKind = Literal["before", "gates", "replay", "checks", "own-tests", "guarded"]
 MOST_NAMES = 50  # tests that a receipt names; the rest are only counted
 
 _Count = Annotated[int, Meta(ge=0, le=10**15)]
@@ -20,7 +20,8 @@ class ProofRun(Struct, frozen=True, kw_only=True):
 
     kind: str = ""
     """`before` (at the checkpoint), `gates` (the finished work), `replay` (old tests, new source),
-    `checks` (checks as they were, new source), `own-tests` (new tests, old source)"""
+    `checks` (checks as they were, new source), `own-tests` (new tests, old source),
+    `guarded` (tests that earlier stories weakened, as they were, new source)"""
     command: str = ""
     """the command"""
     ok: bool = False

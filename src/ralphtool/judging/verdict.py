@@ -9,6 +9,7 @@ from msgspec import Struct
 from ralphtool.agents import TRANSIENT, End, Failure
 from ralphtool.judging.gates import RedGate
 from ralphtool.judging.guard.model import HAS_MARKERS, GuardFinding
+from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.proof import ProofResult
 from ralphtool.judging.proof_words import describe_proof
 from ralphtool.judging.receipt import Receipt
@@ -76,6 +77,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     is_dishonest: bool = False
     retry_at: float | None = None
     receipt: Receipt | None = None  # if completed
+    to_guard: GuardedTests | None = None  # likewise: tests that it weakened
     lost: tuple[str, ...] = ()  # tests whose old versions fail on the new code
     asks: str = ""  # what a person must check although it is done
     question: str = ""  # the agent's question, in its own words
@@ -139,12 +141,12 @@ def _build_success(evidence: Evidence, new: tuple[str, ...]) -> Verdict:
         return Verdict(
             status="partial", summary=f"task {evidence.task} is done, {_describe_gates(evidence)}", ticked=new
         )
-    receipt = evidence.proof.receipt if evidence.proof else None
+    receipt, to_guard = (evidence.proof.receipt, evidence.proof.to_guard) if evidence.proof else (None, None)
     words = describe_proof(receipt.state, receipt.why) if receipt else _describe_gates(evidence)
     warned = f"; warned: {_describe_findings(evidence.findings)}" if evidence.findings else ""
     summary = f"every task is ticked, {words.removeprefix('done, ')}{warned}"
     asks = evidence.proof.asks if evidence.proof else ""
-    return Verdict(status="completed", summary=summary, ticked=new, receipt=receipt, asks=asks)
+    return Verdict(status="completed", summary=summary, ticked=new, receipt=receipt, to_guard=to_guard, asks=asks)
 
 
 def _describe_gates(evidence: Evidence) -> str:

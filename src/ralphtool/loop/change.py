@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ralphtool.core.session import SessionState
     from ralphtool.history import History
     from ralphtool.history.analyzer import AttemptContext
+    from ralphtool.judging.guarded_tests import GuardedTests
     from ralphtool.judging.receipt import Receipt
     from ralphtool.loop.unread import StoryOutlook
     from ralphtool.record.change_state import ChangeState, StoryState
@@ -184,6 +185,12 @@ class Change:
     def has_checkpoint(self, story: Story) -> bool:
         """Whether its "done" is the work of a run, not a tick by the user."""
         return story.id in self.workspace.checkpoints() or self._was_completed(story)
+
+    def list_guarded(self, story: str) -> tuple[GuardedTests, ...]:
+        """The tests that other stories weakened: as they were, they guard this one."""
+        done = self.workspace.checkpoints()
+        known = {id: state.guarded for id, state in self.change_state.stories.items() if id != story and id in done}
+        return tuple(one for one in known.values() if one)
 
     def read_receipts(self) -> dict[str, Receipt]:
         """What is claimed about the branch as it is now; without those that only the user ticked."""

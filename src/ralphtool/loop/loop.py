@@ -282,6 +282,7 @@ class Loop:
             fix=bool(state.decision and state.decision.action == "fix-state"),
             gates=tuple(self.parts.gates),
             baseline=self.change.change_state.baseline,
+            guarded=change.list_guarded(story.id),
             folder=f"{number:03}-{entry[-200:]}",
             seconds=left.seconds,
             tokens=left.tokens,
@@ -329,8 +330,7 @@ class Loop:
 
     def _add_recalled(self, change: Change, assignment: Assignment) -> Assignment:
         """Items that an agent recalled count as shown, like those in its prompt."""
-        recalled = change.list_recalled()
-        if not recalled:
+        if not (recalled := change.list_recalled()):
             return assignment
         told = self.knowledge.memory.get(recalled)
         shown = usefulness.digest_texts({text: _id_in_history(id) for id, (text, _) in told.items()})

@@ -18,6 +18,7 @@ from ralphtool.core import files, layout, project
 from ralphtool.errors import CorruptState
 from ralphtool.history.records import Entry, Learning
 from ralphtool.judging.gates import Baseline
+from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.receipt import Receipt
 from ralphtool.judging.recovery import RecoveryDecision
 from ralphtool.record import steering
@@ -85,6 +86,7 @@ class StoryState(Struct, kw_only=True):
     sent_back: ReturnedWork | None = None  # for its next attempt
     returns: int = 0  # how often it was sent back
     met: str = ""  # what it conflicted with, if resolving that has failed
+    guarded: GuardedTests | None = None  # tests that it weakened: as they were, they guard the later stories
     accused: list[str] = []  # tests whose old versions failed on the code of the last attempt
 
     def close_return(self) -> None:
@@ -175,7 +177,7 @@ def apply_answer(state: StoryState, told: str) -> None:
 def begin_anew(state: StoryState, reason: str, told: str) -> None:
     """Reopens a story that was done; `told` is added only once."""
     reset_attempts(state)
-    state.kept, state.cut_off, state.status, state.proof = None, None, None, None
+    state.kept, state.cut_off, state.status, state.proof, state.guarded = None, None, None, None, None
     state.completed, state.accused, state.guidance, state.error = [], [], "", ""
     state.decision = RecoveryDecision("retry", "", reason)
     state.told = [*[one for one in state.told if one != told], told][-steering.MAX_GUIDANCE :]
@@ -191,7 +193,7 @@ def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Rece
     """A person accepted an attempt: the story is done."""
     state.status, state.entry, state.proof, state.completed = "completed", entry, proof, tasks
     state.decision = RecoveryDecision("next", "", "you accepted it")
-    state.kept, state.cut_off, state.is_tried, state.in_chunks = None, None, True, False
+    state.kept, state.cut_off, state.guarded, state.is_tried, state.in_chunks = None, None, None, True, False
     state.guidance, state.error, state.answer, state.told, state.accused = "", "", "", [], []
 
 

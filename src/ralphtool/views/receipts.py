@@ -28,6 +28,7 @@ _KINDS = {
     "replay": "the tests as they were, on the new code",
     "checks": "the checks as they were, on the new code",
     "own-tests": "the new tests, without the work",
+    "guarded": "tests that earlier stories weakened, as they were",
     "tip": "at the end of the run",
 }
 
@@ -72,7 +73,7 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
 
 
 def describe_weaker(receipt: Receipt, clean: Clean = flatten) -> str:
-    """What no longer guards later stories, as in `3 tests that still pass were removed`; empty if there is nothing."""
+    """Tests that check less now, as in `3 tests that still pass were removed`; empty if there is nothing."""
     return clean(describe_weaker_tests(receipt.removed, receipt.weakened), _TEXT)
 
 

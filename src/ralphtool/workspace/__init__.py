@@ -147,9 +147,13 @@ class Workspace(Protocol):
         """Removes files that gates left; returns the ignored files that they created or changed."""
         ...
 
-    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> None:
+    def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, bytes]:
+        """The contents of those files that a commit has. Raises GitError if there is no such commit."""
+        ...
+
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None]) -> None:
         """Puts a mixture in place: the work, but with some changed paths as at the last checkpoint, and some files
-        with other contents. Call `compare` first."""
+        with other contents, or without them (None). Call `compare` first."""
         ...
 
     def show_work(self, tree: str) -> None:

@@ -85,7 +85,10 @@ class Folder:
     def clean_up(self) -> list[str]:
         return []
 
-    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> None:
+    def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, bytes]:
+        return {}
+
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None]) -> None:
         pass
 
     def show_work(self, tree: str) -> None:

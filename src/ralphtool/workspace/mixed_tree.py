@@ -16,9 +16,12 @@ _LONGEST_LINE = 50_000
 
 
 def build_mixed_tree(
-    repository: Repository, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes]
+    repository: Repository, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes | None]
 ) -> str:
-    """The tree `base`, but with `paths` as in `other` (or removed), and with the `contents` of some files."""
+    """The tree `base`, but with `paths` as in `other` (or removed), and with the `contents` of some files.
+
+    Without contents (None), a file is removed.
+    """
     index = f"{repository.index}.mixed"
     aside = Repository(repository.top, repository.gitdir, repository.common, index)
     try:
@@ -33,13 +36,17 @@ def build_mixed_tree(
 
 def _take_over(repository: Repository, other: str, paths: Sequence[str]) -> Iterable[bytes]:
     """Removes all paths first, so that a file can replace a folder; then adds those that `other` has."""
-    yield from (b"0 %s\t%s" % (NULL_ID.encode(), os.fsencode(path)) for path in paths)
+    yield from map(_describe_removal, paths)
     if paths:
         # The length of a command line is limited: beyond that, the whole tree is listed.
         asked = paths if sum(map(len, paths)) < _LONGEST_LINE else ()
         listed = repository.run("--literal-pathspecs", "ls-tree", "-r", "-z", "--full-tree", other, "--", *asked)
         wanted = {os.fsencode(path) for path in paths}
         yield from (line for line in listed.split(b"\0") if line.partition(b"\t")[2] in wanted)
+
+
+def _describe_removal(path: str) -> bytes:
+    return b"0 %s\t%s" % (NULL_ID.encode(), os.fsencode(path))
 
 
 def _read_modes(repository: Repository, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
@@ -51,8 +58,11 @@ def _read_modes(repository: Repository, tree: str, paths: Iterable[str]) -> dict
 
 
 def _write_contents(
-    repository: Repository, contents: Mapping[str, bytes], modes: Mapping[str, bytes]
+    repository: Repository, contents: Mapping[str, bytes | None], modes: Mapping[str, bytes]
 ) -> Iterable[bytes]:
+    yield from (_describe_removal(path) for path in contents)  # first, so that a file can replace a folder
     for path, data in contents.items():
+        if data is None:
+            continue
         blob = repository.run("hash-object", "-w", "--stdin", input=data).strip()
         yield b"%s %s\t%s" % (modes.get(path, _PLAIN_FILE), blob, os.fsencode(path))

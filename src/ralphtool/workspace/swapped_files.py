@@ -76,11 +76,20 @@ class SwappedFiles:
         self._states = states
         self._shown = {path: new for path, (_, new) in states.items()}
 
+    @property
+    def paths(self) -> Iterable[str]:
+        return self._states
+
+    def can_show(self, contents: Mapping[str, bytes | None]) -> bool:
+        """Whether it can put these contents in place: it knows only the files that the attempt has changed."""
+        names = set(map(printable, self._states))
+        return all(name in names and data is not None for name, data in contents.items())
+
     def has_swapped(self, path: str) -> bool:
         """Whether something other than the work is in place."""
         return path in self._states and self._shown[path] != self._states[path][1]
 
-    def show(self, is_old: Callable[[str], bool], contents: Mapping[str, bytes], moment: int) -> None:
+    def show(self, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None], moment: int) -> None:
         """Puts some files in place in their old state, the others in their new state, or with other contents."""
         wanted = {path: self._choose(path, is_old, contents) for path in self._states}
         # Files that differ from the work are always written anew: git can't tell whether the last gate changed them.
@@ -89,11 +98,11 @@ class SwappedFiles:
         self._shown |= changes
         _write_all(self._top, changes, moment)
 
-    def _choose(self, path: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> FileState:
+    def _choose(self, path: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None]) -> FileState:
         old, new = self._states[path]
         name = printable(path)
-        if name in contents:
-            return FileState(new.mode or old.mode, contents[name])
+        if (data := contents.get(name)) is not None:
+            return FileState(new.mode or old.mode, data)
         return old if is_old(name) else new
 
 

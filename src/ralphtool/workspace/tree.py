@@ -252,14 +252,19 @@ class Tree:
         own = Paths(self.relative(path) for path in own_files)
         return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))
 
-    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes]) -> None:
+    def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, bytes]:
+        return self.repository.read_files(commit, paths, _MOST_READ)
+
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None]) -> None:
         self._files = None
-        if self._swap is not None:
+        if self._swap is not None and self._swap.can_show(contents):
             self._swap.show(is_old, contents, self._next_stamp())
             return
+        swapped = list(self._swap.paths) if self._swap else []
+        self._swap = None  # from here on, git puts the trees in place
         changed = self.repository.changed(self._tip_tree, tree)
         paths = [path for one in changed for path in dict.fromkeys((one.path, one.old_path)) if is_old(printable(path))]
-        self._show(build_mixed_tree(self.repository, tree, self._tip_tree, paths, contents))
+        self._show(build_mixed_tree(self.repository, tree, self._tip_tree, paths, contents), swapped)
 
     def show_work(self, tree: str) -> None:
         self._files = None
@@ -268,13 +273,14 @@ class Tree:
         else:
             self._show(tree)
 
-    def _show(self, tree: str) -> None:
+    def _show(self, tree: str, swapped: Sequence[str] = ()) -> None:
+        """`swapped` files may be in place in any state."""
         before = self._shown or self._tip_tree
         self._switch_to(tree)
         self._shown = tree
         moment = self._next_stamp()
-        for one in self.repository.changed(before, tree):
-            set_time(self.repository.top, one.path, moment)
+        for path in {*swapped, *(one.path for one in self.repository.changed(before, tree))}:
+            set_time(self.repository.top, path, moment)
 
     def _next_stamp(self) -> int:
         """A time for files that are written now, a second apart: Python matches bytecode by time and size."""

@@ -1,0 +1,114 @@
+"""What was run and read for the proof of a story, as values. `judging.proof` decides what they show."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec import Struct, structs
+
+from ralphtool.judging.guarded_tests import GuardedTests
+from ralphtool.judging.receipt import Suspicion
+
+# Programs that check code and run no tests. Any other program may be a test program with an unknown output format.
+_LINTER = (
+    r"\b(?:ruff|mypy|pyright|flake8|pylint|black|isort|eslint|prettier|tsc|stylelint|biome|clippy|rustfmt|gofmt|vet"
+    r"|golangci-lint|staticcheck|rubocop|shellcheck|hadolint|phpstan|psalm|ktlint|checkstyle|lint|lints|format|fmt"
+    r"|typecheck|type-check|types)\b"
+)
+
+
+class SuiteRun(Struct, frozen=True, kw_only=True):
+    """One command and its test results. A set is None if the program does not name its tests."""
+
+    command: str
+    ok: bool
+    passed: frozenset[str] | None = None
+    failed: frozenset[str] | None = None
+    count_passed: int | None = None  # None: no test program was recognised
+    count_failed: int = 0
+    tally: str | None = None
+    is_check: bool = False  # not one of the commands that the settings call tests
+
+    @property
+    def is_counted(self) -> bool:
+        return self.count_passed is not None
+
+    @property
+    def ran_tests(self) -> bool:
+        return bool(self.count_passed or self.count_failed)
+
+    @property
+    def is_linter(self) -> bool:
+        return not self.is_counted and (self.is_check or re.search(_LINTER, self.command) is not None)
+
+
+class GuardedRun(Struct, frozen=True, kw_only=True):
+    """Tests as they were before earlier stories weakened them, on the new source; see `judging.guarded_tests`."""
+
+    stories: tuple[str, ...]
+    names: frozenset[str] = frozenset()
+    work: tuple[SuiteRun, ...] = ()
+    before: tuple[SuiteRun, ...] = ()  # the same on the checkpoint's source, if something fails on the new one
+    trouble: str = ""  # why they could not run
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing fails, and none of the tests is missing."""
+        return not self.trouble and all(one.ok for one in self.work) and not self._find_missing()
+
+    @property
+    def is_effective(self) -> bool:
+        """Whether these tests run at all with the checkpoint's source: otherwise they show nothing."""
+        passed = frozenset[str]().union(*(one.passed or () for one in self.before))
+        return bool(self.names & passed) if self.names and passed else any(one.ok for one in self.before)
+
+    def _find_missing(self) -> frozenset[str]:
+        named = [one.passed for one in self.work if one.passed is not None]
+        return self.names.difference(*named) if named else frozenset()
+
+
+class ProofEvidence(Struct, frozen=True, kw_only=True):
+    """Everything that was run and read for a story whose attempt claims to be complete."""
+
+    is_changed: bool = True  # something other than the spec was changed
+    has_git: bool = True
+    explanation: str = ""  # the agent's observation of type "finding"
+    before: tuple[SuiteRun, ...] = ()  # at the checkpoint
+    after: tuple[SuiteRun, ...] = ()
+    replay: tuple[SuiteRun, ...] | None = None  # None: no changed file required it
+    checks: tuple[SuiteRun, ...] | None = (
+        None  # checks as they were, on the new code; None: no changed file required it
+    )
+    check_paths: tuple[str, ...] = ()  # the changed files of those checks
+    own: tuple[SuiteRun, ...] | None = None
+    own_paths: tuple[str, ...] = ()  # test files that are new or changed
+    is_same_by_reading: bool = False  # all old tests still exist, apart from names that the work renamed
+    own_names: dict[str, tuple[str, ...]] = {}  # the tests in these files that check something
+    empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing, or only constants
+    touched: frozenset[str] | None = None  # old tests that are gone or whose text changed; None: unknown
+    has_new_tests: bool = False  # the test files contain new code
+    has_gate_files: bool = False  # files that the gates' commands or scripts name were changed
+    has_test_files: bool = True  # test files were changed, not only test configuration
+    was_accused: bool = False  # the last attempt failed because of lost tests
+    is_strict: bool = False
+    suspicions: tuple[Suspicion, ...] = ()
+    only_with_ignored: tuple[str, ...] = ()  # ignored files that the gates need to be green
+    dirty_submodules: tuple[str, ...] = ()  # the gates ran with uncommitted files in them
+    only_with_build: tuple[str, ...] = ()  # changed build files without which the old tests fail on the new source
+    is_own_environment: bool = False  # the gates ran with an environment that the attempt installed
+    blind: frozenset[str] = frozenset()  # gates that were tried with broken code, and stayed green
+    told: tuple[str, ...] = ()
+    guarded: tuple[GuardedRun, ...] = ()  # tests that earlier stories weakened
+    to_guard: GuardedTests | None = None  # the files around the tests that this attempt changed
+    rewritten: tuple[str, ...] = ()  # source files whose tests inside changed and can't be compared by reading
+    test_diff: str = ""  # the diff of the tests, if old ones fail
+
+
+def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
+    """Merges two runs of the same suite: a test that passed once counts as passed."""
+    better = max(one, other, key=lambda run: (run.ok, run.count_passed or 0))
+    if one.passed is None or other.passed is None or one.failed is None or other.failed is None:
+        return better
+    passed = one.passed | other.passed
+    failed = (one.failed | other.failed) - passed
+    return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))

@@ -1,0 +1,168 @@
+"""A test that one story weakens still guards the stories after it, as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from lab import Lab, wait_until
+from loop.lanes import NEEDS_BOXES
+from loop.shop import CART, DISCOUNT, GATE, OWN_TEST, TESTS, attempt, make_shop, receipts
+
+STORIES = "## 1. Add a discount\n\n- [ ] 1.1 Add discount(prices, percent)\n\n## 2. Speed\n\n- [ ] 2.1 Make it quick\n"
+WEAKER = TESTS.replace("total([1, 2]) == 3", "total([1, 2])")
+WITHOUT = TESTS.replace("def test_total():\n    assert total([1, 2]) == 3\n\n\n", "").replace("count, total", "count")
+BROKEN = CART.replace("return sum(prices)", "return 4") + DISCOUNT
+TOLD = "tests as they were before story 1 weakened them fail on the new code: tests/test_cart.py::test_total"
+
+
+def make(lab: Lab, tasks: str = STORIES, **config: Any) -> Lab:
+    make_shop(lab).configure(tests=[GATE], **{"attempts": 1, **config})
+    lab.tasks_file.write_text(tasks)
+    lab.git("commit", "-qam", "two stories")
+    return lab
+
+
+def work(lab: Lab, *stories: dict[str, str]) -> dict[str, str]:
+    """Each story writes its files; returns the state of each, or what its last attempt was told."""
+    lab.play(*({"story": str(number), "steps": attempt(files)} for number, files in enumerate(stories, 1)))
+    lab.loop()
+    proofs = {one["story"]: one["receipt"]["state"] for one in lab.events() if one["type"] == "proof"}
+    failures = {one["prd_id"].rpartition("-")[2]: one["summary"] for one in lab.entries() if one["status"] == "failed"}
+    return {**failures, **proofs}
+
+
+def runs_of(lab: Lab, *kinds: str) -> list[str]:
+    return [one["when"] for one in lab.events() if one["type"] == "gate" and one["when"] in kinds]
+
+
+GUARDED = ("guarded", "guarded-before", "guarded-again")
+FIRST = {
+    "an assertion": {"tests/test_cart.py": WEAKER},
+    "a test": {"tests/test_cart.py": WITHOUT},
+    "a test, and a new one": {"tests/test_cart.py": WITHOUT, "tests/test_discount.py": OWN_TEST},
+    "a file": {"tests/test_cart.py": "def test_count():\n    assert True\n"},
+    "a configuration that leaves it out": {
+        "pytest.ini": "[pytest]\naddopts = --deselect tests/test_cart.py::test_total\n"
+    },
+    "a hook that leaves it out": {
+        "conftest.py": "def pytest_collection_modifyitems(items):\n"
+        "    items[:] = [one for one in items if 'total' not in one.name]\n"
+    },
+}
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_what_one_story_weakens_the_next_one_must_not_break(lab: Lab, name: str) -> None:
+    told = work(make(lab), {"cart.py": CART + DISCOUNT, **FIRST[name]}, {"cart.py": BROKEN})
+    assert told["1"] in ("held", "proven", "unproven")
+    assert told["2"].startswith(TOLD)
+    assert runs_of(lab, *GUARDED) == [*GUARDED]
+    assert lab.git("show", "ralph/add-login:cart.py") == (CART + DISCOUNT).rstrip()
+
+
+@pytest.mark.parametrize("workspace", ["here", "worktree"])
+def test_it_does_so_in_every_workspace(lab: Lab, workspace: str) -> None:
+    told = work(
+        make(lab, workspace=workspace), {"cart.py": CART + DISCOUNT, **FIRST["an assertion"]}, {"cart.py": BROKEN}
+    )
+    assert told["2"].startswith(TOLD)
+    assert lab.git("status", "--porcelain", "--", "cart.py", "tests") == ""
+
+
+def test_a_story_that_keeps_the_behaviour_needs_one_more_run(lab: Lab) -> None:
+    quick = CART.replace("sum(prices)", "sum(list(prices))") + DISCOUNT
+    told = work(make(lab), {"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER}, {"cart.py": quick})
+    assert told == {"1": "held", "2": "held"}
+    assert runs_of(lab, *GUARDED) == ["guarded"]
+    assert [(one["kind"], one["ok"]) for one in receipts(lab)[1]["runs"]] == [("gates", True), ("guarded", True)]
+    assert "tests that earlier stories weakened, as they were" in lab.run("explain", "2", COLUMNS="200").stdout
+
+
+def test_nothing_more_runs_if_nothing_was_weakened(lab: Lab) -> None:
+    work(make(lab), {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}, {"README.md": "# Shop\n"})
+    assert runs_of(lab, *GUARDED) == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_story_that_asks_for_the_change_may_make_it(lab: Lab, first: bool) -> None:
+    """Story 1 asks for other tests, so they guard nothing; or story 2 asks for another total."""
+    asked = ("Add discount", "(may change tests) Add discount") if first else ("Make it quick", "Change the total to 4")
+    tasks = STORIES.replace(*asked)
+    told = work(make(lab, tasks), {"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER}, {"cart.py": BROKEN})
+    assert told == {"1": "held", "2": "held"}
+    assert bool(runs_of(lab, *GUARDED)) != first
+    assert receipts(lab)[1]["allowed"] == ("" if first else "the story asks for it: Change the total to 4")
+
+
+def test_two_versions_of_one_file_both_guard(lab: Lab) -> None:
+    tasks = f"{STORIES}\n## 3. Order\n\n- [ ] 3.1 Tidy up\n"
+    weakest = WEAKER.replace("count([1, 2]) == 2", "count([1, 2])")
+    miscounted = CART.replace("len(prices)", "7") + DISCOUNT
+    told = work(
+        make(lab, tasks),
+        {"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER},
+        {"tests/test_cart.py": weakest},
+        {"cart.py": miscounted},
+    )
+    assert "before story 1 weakened them fail on the new code: tests/test_cart.py::test_count" in told["3"]
+    assert runs_of(lab, "guarded") == ["guarded"] * 3  # once for story 2, twice for story 3
+
+
+def test_what_the_user_has_changed_meanwhile_is_no_fault_of_a_story(lab: Lab) -> None:
+    make(lab)
+    steps = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})
+    lab.play({"story": "1", "steps": steps}, {"story": "2", "steps": attempt({"README.md": "# Shop\n"})})
+    lab.loop("--max-iterations", "1")
+    lab.git("switch", "-q", "ralph/add-login")
+    lab.write("cart.py", BROKEN)
+    lab.git("commit", "-qam", "The total is four")
+    lab.git("switch", "-q", "main")
+    lab.loop()
+    assert [one["state"] for one in receipts(lab)] == ["held", "held"]
+    assert runs_of(lab, *GUARDED) == ["guarded", "guarded-before"]
+
+
+def test_a_story_that_was_rejected_guards_nothing(lab: Lab) -> None:
+    make(lab)
+    steps = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})
+    lab.play(default=steps).loop("--max-iterations", "1")
+    lab.run("reject", "1", "--why", "the test checks nothing")
+    lab.play(default=attempt({"README.md": "# Shop\n"})).loop("--max-iterations", "1")
+    assert set(lab.checkpoints()) == {"1"}
+    lab.play(default=attempt({"cart.py": BROKEN})).loop()
+    assert runs_of(lab, *GUARDED) == []
+
+
+DOCTESTED = CART.replace("def total(prices):\n", 'def total(prices):\n    """\n    >>> total([1, 2])\n    3\n    """\n')
+
+
+def test_tests_inside_the_source_guard_too(lab: Lab) -> None:
+    make(lab).configure(tests=[f"{GATE} --doctest-modules"], attempts=1)
+    lab.write("cart.py", DOCTESTED)
+    lab.write("tests/test_cart.py", WITHOUT)
+    lab.git("commit", "-qam", "a doctest")
+    weaker = DOCTESTED.replace(">>> total([1, 2])\n    3", ">>> total([1, 2]) > 0\n    True")
+    told = work(lab, {"cart.py": weaker + DISCOUNT}, {"cart.py": weaker.replace("sum(prices)", "4") + DISCOUNT})
+    assert "before story 1 weakened them fail" in told["2"]
+
+
+@NEEDS_BOXES
+def test_side_by_side_the_newest_weakened_tests_count(lab: Lab) -> None:
+    """Story 2 began before story 1 had weakened anything, and is proven after it."""
+    make(lab, workspace="box", side_by_side=2)
+    place = lab.root.parent / "meet"
+    place.mkdir()
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml") + f'[sandbox]\nwrite = ["{place}"]\n')
+    meet = {"run": f"touch {place}/{{story}}; while [ $(ls {place} | wc -l) -lt 2 ]; do sleep 0.05; done"}
+    last = {"run": f"while [ ! -e {place}/done ]; do sleep 0.05; done"}
+    lab.play(
+        {"story": "1", "steps": [meet, *attempt({"tests/test_cart.py": WEAKER})]},
+        {"story": "2", "steps": [meet, last, *attempt({"cart.py": BROKEN})]},
+    )
+    run = lab.start()
+    assert wait_until(lambda: run.poll() is not None or receipts(lab))
+    (place / "done").touch()
+    run.wait()
+    [failed] = [one for one in lab.entries() if one["status"] == "failed"]
+    assert failed["summary"].startswith(TOLD)
