@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 from faults import CHANGING, Call, calls_in, injected, list_names, need_strace
-from lab import Lab, kill, wait_until
+from lab import Lab, Process, kill, wait_until
 from loop.lanes import (
     END,
     FOUR,
@@ -735,15 +735,25 @@ def test_a_conflict_that_comes_up_again_and_again_is_a_question(lab: Lab) -> Non
     check_left(lab)
 
 
+def find_below(run: Process, words: list[str]) -> list[psutil.Process]:
+    """The processes below a run that were started with a command."""
+    found = []
+    for one in psutil.Process(run.pid).children(recursive=True):
+        try:
+            found += [one] if one.cmdline()[-len(words) :] == words else []
+        except psutil.Error:  # it has just ended
+            continue
+    return found
+
+
 def test_a_supervisor_that_is_killed_costs_its_own_lane_only(lab: Lab) -> None:
     waits = [{"run": f"touch {meet(lab)}/begun; test -e {meet(lab)}/go || sleep 3618"}, *WRITES]
     make(lab, TWO, side_by_side=2).play({"story": "2", "steps": waits}, default=WRITES)
     run = lab.start()
     assert wait_until(lambda: (meet(lab) / "begun").exists() and list_stories(lab) == ["1"])
     (meet(lab) / "go").touch()
-    [agent] = [
-        one for one in psutil.Process(run.pid).children(recursive=True) if one.cmdline()[-2:] == ["sleep", "3618"]
-    ]
+    assert wait_until(lambda: find_below(run, ["sleep", "3618"]))
+    [agent] = find_below(run, ["sleep", "3618"])
     above = agent.parents()[: agent.parents().index(psutil.Process(run.pid))]
     above[-1].kill()  # the process that the run itself started
     run.communicate(timeout=PATIENCE)

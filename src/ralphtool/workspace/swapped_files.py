@@ -106,6 +106,14 @@ class SwappedFiles:
         return old if is_old(name) else new
 
 
+def build_swap(
+    top: str, common: str, changed: Iterable[ChangedFile], blobs: Mapping[str, bytes]
+) -> SwappedFiles | None:
+    """None if only git can write the files."""
+    states = list_states(changed, blobs)
+    return SwappedFiles(top, states) if states is not None and is_written_as_it_is(top, common, states) else None
+
+
 def _write_all(top: str, states: Mapping[str, FileState], moment: int) -> None:
     """First removes files that can't be overwritten, since a file can replace a folder. Written files get `moment`."""
     for path, state in states.items():

@@ -28,7 +28,7 @@ from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.protected_work import take_protected
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, build_changes
-from ralphtool.workspace.swapped_files import SwappedFiles, is_written_as_it_is, list_states, set_time
+from ralphtool.workspace.swapped_files import SwappedFiles, build_swap, set_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -228,14 +228,8 @@ class Tree:
         read = [one for one in changed if not one.is_submodule]
         ids = [blob for one in read for blob in (one.old_blob, one.new_blob) if blob]
         blobs = self.repository.small_blobs(ids, _MOST_READ)
-        self._swap = self._build_swap(changed, blobs)
+        self._swap = build_swap(self.repository.top, self.repository.common, changed, blobs)
         return build_changes(changed, blobs)
-
-    def _build_swap(self, changed: Sequence[ChangedFile], blobs: Mapping[str, bytes]) -> SwappedFiles | None:
-        """None if only git can write the files."""
-        states = list_states(changed, blobs)
-        top, common = self.repository.top, self.repository.common
-        return SwappedFiles(top, states) if states is not None and is_written_as_it_is(top, common, states) else None
 
     def list_files(self) -> list[str]:
         scope = [self.prefix] if self.prefix else []
