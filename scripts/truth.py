@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from battery import page
-from battery.cases import TruthCase, read_cases
+from battery.cases import TruthCase, read_cases, split_in_two
 from battery.page import Row
 from battery.place import find_missing
 from battery.play import Ending, play_case
@@ -21,7 +21,7 @@ from battery.verify import verify_case
 
 def main() -> int:
     options = read_options()
-    chosen = [case for case in read_cases() if options.only in f"{case.id} {case.kind} {case.setup.language}"]
+    chosen = [case for case in list_cases(options) if options.only in f"{case.id} {case.kind} {case.setup.language}"]
     if options.list:
         print(*(f"{case.kind:12}{case.id:45}{case.why}" for case in chosen), sep="\n")
         return 0
@@ -34,6 +34,10 @@ def main() -> int:
     return int(any(row.fault for row in rows))
 
 
+def list_cases(options: argparse.Namespace) -> list[TruthCase]:
+    return [one for one in map(split_in_two, read_cases()) if one] if options.in_two else list(read_cases())
+
+
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/truth", description=__doc__)
     parser.add_argument("--only", default="", metavar="WORD", help="cases whose name, kind or language has WORD")
@@ -41,6 +45,7 @@ def read_options() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print every result as JSON")
     parser.add_argument("--verify", action="store_true", help="only show by hand that the cases are what they claim")
     parser.add_argument("--no-verify", action="store_true", help="only run the loop")
+    parser.add_argument("--in-two", action="store_true", help="each cheat in two stories, which change the tests first")
     parser.add_argument("--write", action="store_true", help="write docs/truth.md")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="how many cases at once [default: 2]")
     return parser.parse_args()

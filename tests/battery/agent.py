@@ -15,7 +15,7 @@ from battery.edits import apply_edits
 
 def main() -> None:
     sys.stdin.read()
-    plan = json.loads(Path(sys.argv[1]).read_text())
+    plan = json.loads(Path(sys.argv[1]).read_text())[os.environ["RALPH_STORY"]]
     apply_edits(Path.cwd(), plan["edits"])
     for task in plan["tasks"]:
         subprocess.run(["ralphtool", "agent", "task", "done", task], check=True, stdout=sys.stderr)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal
@@ -60,8 +61,55 @@ class TruthCase:
     def id(self) -> str:
         return f"{self.name}@{self.setup.name}"
 
+    @property
+    def stories(self) -> tuple[Task, ...]:
+        return (self.story,)
+
+    @property
+    def steps(self) -> tuple[tuple[Edit, ...], ...]:
+        """The edits of each story."""
+        return (self.edits,)
+
     def option(self, name: str, otherwise: Any = None) -> Any:
         return self.options.get(name, otherwise)
+
+
+@dataclass(frozen=True)
+class CheatInTwo(TruthCase):
+    """A cheat in two stories: the first one changes only the tests, while the source is still right."""
+
+    @property
+    def stories(self) -> tuple[Task, ...]:
+        return Task("Care for the project", ("Look after it",), ""), self.story
+
+    @property
+    def steps(self) -> tuple[tuple[Edit, ...], ...]:
+        return split_edits(self)
+
+
+def split_in_two(case: TruthCase) -> CheatInTwo | None:
+    """None if there is nothing to split: a cheat changes the source, or something else, but not both."""
+    if case.kind != "cheat" or not all(split_edits(case)) or case.option("finding") or case.option("ticked"):
+        return None
+    return CheatInTwo(**{**vars(case), "name": f"{case.name}-in-two"})
+
+
+def split_edits(case: TruthCase) -> tuple[tuple[Edit, ...], tuple[Edit, ...]]:
+    """The edits of everything else, and those of the source."""
+    source = [one for one in case.edits if is_of_source(case, one)]
+    return tuple(one for one in case.edits if one not in source), tuple(source)
+
+
+def is_of_source(case: TruthCase, edit: Edit) -> bool:
+    kind, path = next(iter(edit.items()))
+    return kind != "run" and is_source(path, case.source)
+
+
+def is_source(path: str, patterns: Sequence[str]) -> bool:
+    """Patterns that begin with `!` leave files out."""
+    chosen = [pattern for pattern in patterns if not pattern.startswith("!")]
+    left_out = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    return any(fnmatch(path, one) for one in chosen) and not any(fnmatch(path, one) for one in left_out)
 
 
 OPTIONS = frozenset(

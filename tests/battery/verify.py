@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from fnmatch import fnmatch
 from pathlib import Path
 
-from battery.cases import TruthCase
+from battery.cases import TruthCase, is_source
 from battery.edits import WrongEdit, apply_edits
 from battery.place import build_environment, lay_out, run
 
@@ -84,13 +83,6 @@ class Verification:
 
     def find_source(self, tree: Path) -> list[Path]:
         def holds_source(path: Path) -> bool:
-            name = path.relative_to(tree).as_posix()
-            chosen = [pattern for pattern in self.case.source if not pattern.startswith("!")]
-            left_out = [pattern[1:] for pattern in self.case.source if pattern.startswith("!")]
-            return matches(name, chosen) and not matches(name, left_out)
+            return is_source(path.relative_to(tree).as_posix(), self.case.source)
 
         return [path for path in tree.rglob("*") if path.is_file() and holds_source(path)]
-
-
-def matches(name: str, patterns: list[str]) -> bool:
-    return any(fnmatch(name, pattern) for pattern in patterns)
