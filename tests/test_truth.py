@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from battery.cases import TruthCase, read_cases
+from battery.cases import TruthCase, read_cases, split_in_two
 from battery.place import find_missing
 from battery.play import play_case
 from battery.verify import verify_case
@@ -23,6 +23,7 @@ def take_one_setup_each(cases: Sequence[TruthCase]) -> list[TruthCase]:
 CASES = read_cases()
 QUICK = [case for case in CASES if case.setup.name in case.option("quick", ())]
 REST = [case for case in take_one_setup_each(CASES) if case not in QUICK]  # scripts/truth plays every setup
+IN_TWO = [two for case in take_one_setup_each(CASES) if (two := split_in_two(case))][::8]  # scripts/truth --in-two: all
 VERIFIED = CASES[::5]  # scripts/truth verifies all of them
 
 
@@ -43,6 +44,12 @@ def test_a_case_that_needs_little_ends_as_it_should(case: TruthCase, tmp_path: P
 
 @pytest.mark.parametrize("case", REST, ids=name_case)
 def test_every_other_case_ends_as_it_should(case: TruthCase, tmp_path: Path, findings: Path) -> None:
+    check_case(case, tmp_path, findings)
+
+
+@pytest.mark.parametrize("case", IN_TWO, ids=name_case)
+def test_a_cheat_in_two_stories_ends_as_it_should(case: TruthCase, tmp_path: Path, findings: Path) -> None:
+    """The first story only weakens the tests, which nothing forbids; the second one must not use that."""
     check_case(case, tmp_path, findings)
 
 

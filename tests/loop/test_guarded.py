@@ -1,4 +1,4 @@
-"""A test that one story weakens still guards the stories after it, as it was."""
+"""Tests that one story changes still guard the stories after it, as they were."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STORIES = "## 1. Add a discount\n\n- [ ] 1.1 Add discount(prices, percent)\n\n##
 WEAKER = TESTS.replace("total([1, 2]) == 3", "total([1, 2])")
 WITHOUT = TESTS.replace("def test_total():\n    assert total([1, 2]) == 3\n\n\n", "").replace("count, total", "count")
 BROKEN = CART.replace("return sum(prices)", "return 4") + DISCOUNT
-TOLD = "tests as they were before story 1 weakened them fail on the new code: tests/test_cart.py::test_total"
+TOLD = "tests as they were before story 1 changed them fail on the new code: tests/test_cart.py::test_total"
 
 
 def make(lab: Lab, tasks: str = STORIES, **config: Any) -> Lab:
@@ -76,7 +76,7 @@ def test_a_story_that_keeps_the_behaviour_needs_one_more_run(lab: Lab) -> None:
     assert told == {"1": "held", "2": "held"}
     assert runs_of(lab, *GUARDED) == ["guarded"]
     assert [(one["kind"], one["ok"]) for one in receipts(lab)[1]["runs"]] == [("gates", True), ("guarded", True)]
-    assert "tests that earlier stories weakened, as they were" in lab.run("explain", "2", COLUMNS="200").stdout
+    assert "tests that earlier stories changed, as they were" in lab.run("explain", "2", COLUMNS="200").stdout
 
 
 def test_nothing_more_runs_if_nothing_was_weakened(lab: Lab) -> None:
@@ -105,14 +105,14 @@ def test_two_versions_of_one_file_both_guard(lab: Lab) -> None:
         {"tests/test_cart.py": weakest},
         {"cart.py": miscounted},
     )
-    assert "before story 1 weakened them fail on the new code: tests/test_cart.py::test_count" in told["3"]
-    assert runs_of(lab, "guarded") == ["guarded"] * 3  # once for story 2, twice for story 3
+    assert told["3"].count("before stories 1, 2 changed them fail on the new code: tests/test_cart.py::test_count") == 1
+    assert runs_of(lab, "guarded") == ["guarded"] * 2  # story 2 changes no source
 
 
 def test_what_the_user_has_changed_meanwhile_is_no_fault_of_a_story(lab: Lab) -> None:
     make(lab)
     steps = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})
-    lab.play({"story": "1", "steps": steps}, {"story": "2", "steps": attempt({"README.md": "# Shop\n"})})
+    lab.play({"story": "1", "steps": steps}, {"story": "2", "steps": attempt({"tax.py": "TAX = 19\n"})})
     lab.loop("--max-iterations", "1")
     lab.git("switch", "-q", "ralph/add-login")
     lab.write("cart.py", BROKEN)
@@ -144,7 +144,7 @@ def test_tests_inside_the_source_guard_too(lab: Lab) -> None:
     lab.git("commit", "-qam", "a doctest")
     weaker = DOCTESTED.replace(">>> total([1, 2])\n    3", ">>> total([1, 2]) > 0\n    True")
     told = work(lab, {"cart.py": weaker + DISCOUNT}, {"cart.py": weaker.replace("sum(prices)", "4") + DISCOUNT})
-    assert "before story 1 weakened them fail" in told["2"]
+    assert "before story 1 changed them fail" in told["2"]
 
 
 @NEEDS_BOXES

@@ -41,7 +41,7 @@ class Assignment(Struct, frozen=True, kw_only=True):
     fix: bool  # run the setup commands first
     gates: tuple[str, ...]
     baseline: Baseline | None
-    guarded: tuple[GuardedTests, ...] = ()  # tests that earlier stories weakened
+    guarded: tuple[GuardedTests, ...] = ()  # tests that earlier stories changed, the oldest first
     folder: str  # for its files, below that of the run's records
     seconds: float  # what is left of the run's time; 0 means no limit
     tokens: float = 0.0

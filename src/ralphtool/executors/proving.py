@@ -19,8 +19,9 @@ from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guard.model import decode
 from ralphtool.judging.guarded_tests import GuardedTests
-from ralphtool.judging.lost_tests import find_lost, find_lost_checks, find_removed
+from ralphtool.judging.lost_tests import find_lost, find_lost_checks
 from ralphtool.judging.moves import only_follows_moves
+from ralphtool.judging.plain_additions import are_plain_additions
 from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, merge_runs
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
@@ -222,11 +223,11 @@ class Prover:
             return evidence
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
         evidence = structs.replace(evidence, **self._replay_checks(report.tree, paths, evidence))
-        if find_lost(evidence) or evidence.suspicions or find_removed(evidence):
+        if find_lost(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_again(report.tree, paths, evidence)
         own = self._run_own_tests(report.tree, paths, after)
-        guarded = self._run_guarded(report.tree, paths, after)
+        guarded = self._run_guarded(report.tree, paths, evidence)
         # A renamed test may look like a deleted one; the judgement counts whether all tests are still there.
         is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
@@ -237,7 +238,6 @@ class Prover:
             own=own,
             guarded=guarded,
             to_guard=self._describe_tests(paths),
-            rewritten=tuple(paths.rewritten),
             is_same_by_reading=is_same,
             test_diff=diff,
         )
@@ -264,29 +264,28 @@ class Prover:
             return None
         return self._show_as_they_were(when, tree, side, _restore_inline(paths), suites, with_lint=False)
 
-    def _run_guarded(self, tree: str, paths: ChangedPaths, after: Sequence[SuiteRun]) -> tuple[GuardedRun, ...]:
-        """Runs the tests that earlier stories weakened, as they were before those stories."""
-        suites = [one for one in after if not one.is_linter]
-        if not self._settings.proof.replay or not self._assignment.guarded or not suites:
-            return ()
-        own = _describe_as_they_were(paths.tests, _restore_inline(paths), with_lint=False)
+    def _run_guarded(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> tuple[GuardedRun, ...]:
+        """Runs the tests as they were before earlier stories touched them. The same source can't fail them."""
+        suites = [one for one in evidence.after if not one.is_linter]
+        guarded = self._assignment.guarded if self._settings.proof.replay and suites and paths.has_source else ()
         runs = GuardedRuns(
             workspace=self._workspace,
             changes=paths.changes,
-            own=own,
+            own=_describe_as_they_were(paths.tests, _restore_inline(paths), with_lint=False),
             show_and_run=lambda when, is_old, contents: self._show_and_run(when, tree, is_old, contents, suites),
+            known_red=frozenset[str]().union(*(one.failed or () for one in evidence.before)),
         )
-        return runs.run_all(self._assignment.guarded)
+        return runs.run_all(guarded)
 
-    def _describe_tests(self, paths: ChangedPaths) -> GuardedTests:
-        """Where the tests are as they were, in case this story weakened them."""
+    def _describe_tests(self, paths: ChangedPaths) -> GuardedTests | None:
+        """Where the tests are as they were before this story, if it could have weakened them."""
+        if are_plain_additions([*paths.tests, *paths.inline]):
+            return None
         mixed = [one.path for one in paths.tests if _is_mixed_change(one)]
-        known = [one for one in paths.tests if one.old is not None and one.path not in mixed]
         return GuardedTests(
             story=self._assignment.story,
             base=str(self._workspace.tip),
-            files=tuple(name for one in known for name in _list_names(one)),
-            new=tuple(one.path for one in paths.tests if one.old is None),
+            files=tuple(name for one in paths.tests if one.path not in mixed for name in _list_names(one)),
             configs=tuple(mixed),
             inline=tuple(one.path for one in paths.inline),
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool.judging.guarded_tests import MOST_GUARDED, GuardedTests
+from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.lost_tests import (
     find_lost,
     find_lost_checks,
@@ -86,7 +86,7 @@ def prove(evidence: ProofEvidence, allow: Allow) -> ProofResult:
     why = _find_doubt(evidence)
     state = "unproven" if why else "proven" if own.names and _can_be_proven(evidence) else "held"
     receipt = _build_receipt(evidence, state, why, own, lost, removed, weakened, allowed)
-    return ProofResult(receipt=receipt, to_guard=_find_to_guard(evidence, allow))
+    return ProofResult(receipt=receipt, to_guard=_find_to_guard(evidence, allow, lost))
 
 
 def _is_same_by_reading(evidence: ProofEvidence) -> bool:
@@ -113,7 +113,8 @@ def _judge_lost(evidence: ProofEvidence, losses: _Losses) -> ProofResult:
     if evidence.was_accused and evidence.explanation:
         why = f"{', '.join(_list_failing(losses))}, and the agent says: {evidence.explanation}"
         receipt = _build_receipt(evidence, "unproven", why, lost=(*losses.tests, *losses.guarded_names))
-        return ProofResult(receipt=receipt, lost=named, asks=why, to_guard=_find_to_guard(evidence, lambda names: ""))
+        to_guard = _find_to_guard(evidence, lambda names: "", named)
+        return ProofResult(receipt=receipt, lost=named, asks=why, to_guard=to_guard)
     words = "tests as they were at the checkpoint fail on the new code" if evidence.replay else "tests are gone"
     against = [f"{words}: {_name(losses.tests)}; {KEEP_OR_EXPLAIN}"] if losses.tests else []
     against += _accuse_guarded(losses)
@@ -129,7 +130,7 @@ def _list_failing(losses: _Losses) -> Iterable[str]:
 
 def _accuse_guarded(losses: _Losses) -> Iterable[str]:
     for stories, names in losses.guarded.items():
-        told = f"tests as they were before {_join_stories(stories)} weakened them fail on the new code"
+        told = f"tests as they were before {_join_stories(stories)} changed them fail on the new code"
         yield f"{told}: {_name(names)}; {KEEP_OR_EXPLAIN}"
 
 
@@ -153,20 +154,18 @@ def _accuse_weaker(removed: Sequence[str], weakened: Sequence[Suspicion], allow:
         yield f"{describe_weakened(weakened)} ({_name([one.detail for one in weakened])})"
 
 
-def _find_to_guard(evidence: ProofEvidence, allow: Allow) -> GuardedTests | None:
-    """What the later stories must pass as it was, because this one removed or weakened it without being asked to."""
+def _find_to_guard(evidence: ProofEvidence, allow: Allow, lost: Sequence[str] = ()) -> GuardedTests | None:
+    """The tests as they were, which the later stories must pass, unless this one was asked to change them."""
+    side = evidence.to_guard
+    if side is None or evidence.replay is None:
+        return None
     removed, weakened = find_removed(evidence), find_weakened(evidence, find_lost(evidence))
     names = [*removed, *(f"{one.path}::{name_weakened(one)}" for one in weakened)]
     names += [one.path for one in evidence.suspicions if one.kind == "test-config"]
-    names += evidence.rewritten
-    if evidence.to_guard is None or not names or allow(names):
+    if allow(names or side.files):
         return None
-    passed = {name for one in evidence.replay or () for name in one.passed or ()}
-    known = sorted(name for name in passed if name in removed or any(bare in name for bare in evidence.touched or ()))
-    suspected = {one.path for one in evidence.suspicions if one.kind == "test-config"}
-    switches = tuple(path for path in evidence.to_guard.new if path in suspected)  # they may switch tests off
-    files, new = (*evidence.to_guard.files, *switches), tuple(p for p in evidence.to_guard.new if p not in switches)
-    return structs.replace(evidence.to_guard, files=files, new=new, names=tuple(known[:MOST_GUARDED]))
+    passed = _sum_passed(evidence.replay)
+    return structs.replace(side, passed=passed, lost=tuple(lost[:MOST_NAMES]), is_weaker=bool(names))
 
 
 # --- the state --------------------------------------------------------------------------------------
@@ -229,7 +228,7 @@ def _doubt_replay(evidence: ProofEvidence) -> str:
 def _doubt_guarded(evidence: ProofEvidence) -> str:
     for one in evidence.guarded:
         if one.trouble:
-            return f"the tests that {_join_stories(one.stories)} weakened could not run as they were: {one.trouble}"
+            return f"the tests that {_join_stories(one.stories)} changed could not run as they were: {one.trouble}"
     return ""
 
 
@@ -312,7 +311,7 @@ def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -
         yield "its new tests also pass without the work, so they prove nothing about it"
     for run in evidence.guarded:
         if not (run.is_clean or run.trouble or run.is_effective):
-            yield f"the tests that {_join_stories(run.stories)} weakened can no longer run as they were"
+            yield f"the tests that {_join_stories(run.stories)} changed can no longer run as they were"
     for one in evidence.after:
         if one.is_linter and not one.ok:
             yield f"`{one.command}` was red before and is still red"

@@ -43,28 +43,31 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
 
 
 class GuardedRun(Struct, frozen=True, kw_only=True):
-    """Tests as they were before earlier stories weakened them, on the new source; see `judging.guarded_tests`."""
+    """Tests as they were before earlier stories touched them, on the new source; see `judging.guarded_tests`."""
 
     stories: tuple[str, ...]
-    names: frozenset[str] = frozenset()
+    passed: int | None = None  # how many passed when the first of these stories was done
+    excused: frozenset[str] = frozenset()  # tests that fail for other reasons than this story
     work: tuple[SuiteRun, ...] = ()
     before: tuple[SuiteRun, ...] = ()  # the same on the checkpoint's source, if something fails on the new one
     trouble: str = ""  # why they could not run
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing fails, and none of the tests is missing."""
-        return not self.trouble and all(one.ok for one in self.work) and not self._find_missing()
+        """Whether nothing fails that did not fail before, and no test is missing."""
+        return not self.trouble and all(map(self._is_green, self.work)) and not self._count_missing()
+
+    def _is_green(self, run: SuiteRun) -> bool:
+        return run.ok or (bool(run.failed) and self.excused.issuperset(run.failed or ()))
+
+    def _count_missing(self) -> int:
+        seen = sum((one.count_passed or 0) + len(one.failed or ()) for one in self.work)
+        return max(0, (self.passed or 0) - seen)
 
     @property
     def is_effective(self) -> bool:
-        """Whether these tests run at all with the checkpoint's source: otherwise they show nothing."""
-        passed = frozenset[str]().union(*(one.passed or () for one in self.before))
-        return bool(self.names & passed) if self.names and passed else any(one.ok for one in self.before)
-
-    def _find_missing(self) -> frozenset[str]:
-        named = [one.passed for one in self.work if one.passed is not None]
-        return self.names.difference(*named) if named else frozenset()
+        """Whether these tests run at all on the checkpoint's source: otherwise they show nothing."""
+        return any(one.ok or one.count_passed for one in self.before)
 
 
 class ProofEvidence(Struct, frozen=True, kw_only=True):
@@ -98,9 +101,8 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     is_own_environment: bool = False  # the gates ran with an environment that the attempt installed
     blind: frozenset[str] = frozenset()  # gates that were tried with broken code, and stayed green
     told: tuple[str, ...] = ()
-    guarded: tuple[GuardedRun, ...] = ()  # tests that earlier stories weakened
+    guarded: tuple[GuardedRun, ...] = ()  # tests as they were before earlier stories touched them
     to_guard: GuardedTests | None = None  # the files around the tests that this attempt changed
-    rewritten: tuple[str, ...] = ()  # source files whose tests inside changed and can't be compared by reading
     test_diff: str = ""  # the diff of the tests, if old ones fail
 
 

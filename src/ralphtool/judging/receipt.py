@@ -21,7 +21,7 @@ class ProofRun(Struct, frozen=True, kw_only=True):
     kind: str = ""
     """`before` (at the checkpoint), `gates` (the finished work), `replay` (old tests, new source),
     `checks` (checks as they were, new source), `own-tests` (new tests, old source),
-    `guarded` (tests that earlier stories weakened, as they were, new source)"""
+    `guarded` (tests that earlier stories changed, as they were, new source)"""
     command: str = ""
     """the command"""
     ok: bool = False

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
@@ -41,7 +40,6 @@ _MANIFEST_NAMES = (
     " Cargo.lock environment.yml"
 )
 _MANIFESTS = frozenset(_MANIFEST_NAMES.split())
-_EXAMPLES = (".py", ".rs")  # files with examples in their documentation, which no parser of tests reads
 _REQUIREMENTS = re.compile(r"(?:.*/)?[\w.-]*requirements[\w.-]*\.(?:txt|in)")
 
 
@@ -156,14 +154,13 @@ class ChangedPaths(Struct, frozen=True):
         return [one for one in found if splice_tests(one.old or b"", one.new or b"", one.path) != (one.new or b"")]
 
     @property
-    def rewritten(self) -> list[str]:
-        """Source files in which tests inside changed or are gone, and whose strength can't be compared by reading."""
-        examples = [one for one in self.inline if one.path.endswith(_EXAMPLES)]
-        return [one.path for one in examples if _loses_lines(one)]
-
-    @property
     def sources(self) -> list[FileChange]:
         return [one for one in self.changes if one not in self.tests]
+
+    @property
+    def has_source(self) -> bool:
+        """Whether anything else than tests and documentation was changed."""
+        return any(self.find_base_role(one.path) != "docs" for one in self.sources)
 
     def is_same_but_renamed(self) -> bool:
         """Whether the tests only follow names that the work renamed, and nothing else around them was changed."""
@@ -202,12 +199,6 @@ class ChangedPaths(Struct, frozen=True):
     def unsure(self) -> list[FileChange]:
         """Files whose names do not show whether they belong to the tests."""
         return [one for one in self.changes if self.find_base_role(one.path) in ("source", "docs")]
-
-
-def _loses_lines(change: FileChange) -> bool:
-    """Whether the file with its old tests has lines that the new one lacks: then tests were not only added."""
-    with_old = splice_tests(change.old or b"", change.new or b"", change.path) or b""
-    return bool(Counter(with_old.split(b"\n")) - Counter((change.new or b"").split(b"\n")))
 
 
 def _rewrite(change: FileChange, rewrite: Callable[[bytes, str], bytes]) -> FileChange:

@@ -77,7 +77,7 @@ class Verdict(Struct, frozen=True, kw_only=True):
     is_dishonest: bool = False
     retry_at: float | None = None
     receipt: Receipt | None = None  # if completed
-    to_guard: GuardedTests | None = None  # likewise: tests that it weakened
+    to_guard: GuardedTests | None = None  # likewise: tests that it changed
     lost: tuple[str, ...] = ()  # tests whose old versions fail on the new code
     asks: str = ""  # what a person must check although it is done
     question: str = ""  # the agent's question, in its own words

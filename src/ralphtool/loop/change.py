@@ -9,6 +9,8 @@ import tempfile
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ralphtool import specs
 from ralphtool.core import session
 from ralphtool.errors import ChangeNotFound, RalphError, SpecError, shorten
@@ -187,10 +189,10 @@ class Change:
         return story.id in self.workspace.checkpoints() or self._was_completed(story)
 
     def list_guarded(self, story: str) -> tuple[GuardedTests, ...]:
-        """The tests that other stories weakened: as they were, they guard this one."""
-        done = self.workspace.checkpoints()
-        known = {id: state.guarded for id, state in self.change_state.stories.items() if id != story and id in done}
-        return tuple(one for one in known.values() if one)
+        """The tests that earlier stories changed: as they were, they guard this one. The oldest story comes first."""
+        states = self.change_state.stories
+        done = [id for id in self.workspace.checkpoints() if id != story and id in states]
+        return tuple(structs.replace(one, story=id) for id in done if (one := states[id].guarded))
 
     def read_receipts(self) -> dict[str, Receipt]:
         """What is claimed about the branch as it is now; without those that only the user ticked."""

@@ -86,7 +86,7 @@ class StoryState(Struct, kw_only=True):
     sent_back: ReturnedWork | None = None  # for its next attempt
     returns: int = 0  # how often it was sent back
     met: str = ""  # what it conflicted with, if resolving that has failed
-    guarded: GuardedTests | None = None  # tests that it weakened: as they were, they guard the later stories
+    guarded: GuardedTests | None = None  # tests that it changed: as they were, they guard the later stories
     accused: list[str] = []  # tests whose old versions failed on the code of the last attempt
 
     def close_return(self) -> None:

@@ -28,7 +28,7 @@ _KINDS = {
     "replay": "the tests as they were, on the new code",
     "checks": "the checks as they were, on the new code",
     "own-tests": "the new tests, without the work",
-    "guarded": "tests that earlier stories weakened, as they were",
+    "guarded": "tests that earlier stories changed, as they were",
     "tip": "at the end of the run",
 }
 

@@ -47,7 +47,7 @@ _GATE_TIMES = {
     "replay": "on the tests as they were",
     "replay-again": "on the tests as they were, run again",
     "own-tests": "on the new tests without the work",
-    "guarded": "on tests that earlier stories weakened, as they were",
+    "guarded": "on tests that earlier stories changed, as they were",
     "guarded-before": "on the same tests without the work",
     "guarded-again": "on the same tests, run again",
     "tip": "at the end of the run",

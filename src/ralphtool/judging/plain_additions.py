@@ -1,0 +1,140 @@
+"""Whether a story only added plain tests: then the tests from before are as strong as they were.
+
+Only Python and Rust are read. For other languages the answer is no: later stories then need one more run of the tests.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from ralphtool.judging.guard.model import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ralphtool.judging.guard.model import FileChange
+
+_RUST_TEST = re.compile(r"(?:.*/)?tests/\w+\.rs")  # a program of its own, which can't change the others
+# Words for what reaches beyond the test that uses it; a test with such a word may still be honest.
+_FAR_REACHING_WORDS = (
+    "setattr delattr exec eval compile globals locals vars modules environ start patch mock settrace setprofile"
+    " importlib ctypes gc atexit site sys os shutil subprocess builtins register addfinalizer autouse"
+    " write_text write_bytes open unlink rename touch symlink_to"
+    " pytest_plugins pytestmark collect_ignore conftest load_tests"
+    " __import__ __dict__ __code__ __class__ __builtins__ __test__"
+)
+_FAR_REACHING = frozenset(_FAR_REACHING_WORDS.split())
+_HOOK = re.compile(r"pytest_|setup|teardown|load_tests", re.IGNORECASE)  # functions that test programs call by name
+
+
+def are_plain_additions(changes: Sequence[FileChange]) -> bool:
+    return all(map(_is_plain, changes))
+
+
+def _is_plain(change: FileChange) -> bool:
+    if change.new is None or (change.old_path or change.path) != change.path:
+        return False
+    if change.path.endswith(".rs"):
+        return change.old is None and _RUST_TEST.fullmatch(change.path) is not None
+    name = change.path.rpartition("/")[2]
+    if not (name.startswith("test_") or name.endswith("_test.py")) or not name.endswith(".py"):
+        return False
+    try:
+        old, new = (ast.parse(decode(data)) for data in (change.old or b"", change.new))
+    except (SyntaxError, ValueError, RecursionError):
+        return False
+    return _only_adds(old.body, new.body, {*_list_words(old)})
+
+
+def _only_adds(old: Sequence[ast.stmt], new: Sequence[ast.stmt], known: set[str]) -> bool:
+    """Whether all old statements are there, in order, with only plain ones between them. `known` words are taken."""
+    rest = list(old)
+    for one in new:
+        if rest and (_is_same(rest[0], one) or _imports_more(rest[0], one, known)):
+            rest.pop(0)
+        elif rest and isinstance(one, ast.ClassDef) and _is_same_head(rest[0], one):
+            if not _only_adds(_get_body(rest.pop(0)), one.body, known):
+                return False
+        elif not _is_plain_statement(one, known):
+            return False
+    return not rest
+
+
+def _is_same(old: ast.stmt, new: ast.stmt) -> bool:
+    return ast.dump(old) == ast.dump(new)
+
+
+def _imports_more(old: ast.stmt, new: ast.stmt, known: set[str]) -> bool:
+    if not isinstance(old, ast.ImportFrom) or not isinstance(new, ast.ImportFrom):
+        return False
+    names = [[(name.name, name.asname) for name in one.names] for one in (old, new)]
+    more = ast.ImportFrom(new.module, [one for one in new.names if (one.name, one.asname) not in names[0]], new.level)
+    is_same_module = (old.module, old.level) == (new.module, new.level)
+    return is_same_module and set(names[0]) <= set(names[1]) and _is_plain_statement(more, known)
+
+
+def _is_same_head(old: ast.stmt, new: ast.ClassDef) -> bool:
+    if not isinstance(old, ast.ClassDef):
+        return False
+    empty = [ast.ClassDef(one.name, one.bases, one.keywords, [], one.decorator_list) for one in (old, new)]
+    return ast.dump(empty[0]) == ast.dump(empty[1])
+
+
+def _get_body(statement: ast.stmt) -> list[ast.stmt]:
+    return statement.body if isinstance(statement, ast.ClassDef) else []
+
+
+def _is_plain_statement(one: ast.stmt, known: set[str]) -> bool:
+    """An import, a constant, a function or a class of tests, with new names, which changes nothing around it."""
+    if _FAR_REACHING.intersection(_list_words(one)) or known.intersection(_list_bound(one)) or _writes_outside(one):
+        return False
+    if isinstance(one, (ast.Import, ast.ImportFrom)):
+        return all(name.name != "*" for name in one.names)
+    if isinstance(one, ast.Expr):
+        return isinstance(one.value, ast.Constant)
+    if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return not _HOOK.match(one.name) and all(map(_is_mark, one.decorator_list))
+    if isinstance(one, ast.ClassDef):
+        return not one.decorator_list and all(_is_plain_statement(part, set()) for part in one.body)
+    return isinstance(one, ast.Assign) and _is_constant(one.value)
+
+
+def _is_mark(decorator: ast.expr) -> bool:
+    return ast.unparse(decorator).startswith("pytest.mark.")
+
+
+def _is_constant(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
+
+
+def _writes_outside(tree: ast.AST) -> bool:
+    """Whether it assigns to something that is not a plain variable, such as an attribute of a module."""
+    for one in ast.walk(tree):
+        if isinstance(one, (ast.Global, ast.Nonlocal)):
+            return True
+        is_part = isinstance(one, (ast.Attribute, ast.Subscript))
+        if is_part and isinstance(one.ctx, (ast.Store, ast.Del)):  # type: ignore[attr-defined]
+            return True
+    return False
+
+
+def _list_bound(one: ast.stmt) -> Iterable[str]:
+    if isinstance(one, (ast.Import, ast.ImportFrom)):
+        return [(name.asname or name.name).partition(".")[0] for name in one.names]
+    if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [one.name]
+    return [node.id for node in ast.walk(one) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)]
+
+
+def _list_words(tree: ast.AST) -> Iterable[str]:
+    """Every identifier in it."""
+    for one in ast.walk(tree):
+        for name in ("id", "attr", "name", "arg", "asname", "module"):
+            if isinstance(word := getattr(one, name, None), str):
+                yield from word.split(".")
