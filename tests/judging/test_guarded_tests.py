@@ -195,16 +195,54 @@ def test_a_new_method_is_plain_and_a_new_set_up_is_not() -> None:
     assert not are_plain_additions([changed("test_cart.py", CLASS, renamed)])
 
 
-@pytest.mark.parametrize(
-    ("path", "old", "is_plain"),
-    [("tests/cart.rs", None, True), ("tests/cart.rs", "old", False), ("src/cart.rs", None, False)],
-)
-def test_a_new_test_program_of_rust_is_plain(path: str, old: str | None, is_plain: bool) -> None:
-    assert are_plain_additions([changed(path, old, "#[test]\nfn it_adds() {}\n")]) == is_plain
+RUST = "#[test]\nfn it_adds() {\n    assert_eq!(total(&[1]), 1);\n}\n"
+VITEST = """\
+import { expect, it } from "vitest";
+import { total } from "../cart.js";
+
+it("adds", () => {
+  const prices = [1, 2];
+  expect(total(prices) === 3 && prices.length <= 2).toBe(true);
+});
+"""
+GO = """\
+package cart
+
+import "testing"
+
+func TestMore(t *testing.T) {
+	got := Total([]int{1})
+	if got != 1 {
+		t.Errorf("got %d", got)
+	}
+}
+"""
 
 
 @pytest.mark.parametrize(
-    "path", ["tests/conftest.py", "tests/helpers.py", "pytest/__init__.py", "cart.test.js", "a_test.go"]
+    ("path", "text", "is_plain"),
+    [
+        ("tests/cart.rs", RUST, True),
+        ("src/cart.rs", RUST, False),
+        ("tests/cart.rs", f"{RUST}// fs::write", False),
+        ("tests/cart.test.js", VITEST, True),
+        ("tests/helpers.js", VITEST, False),
+        ("tests/cart.test.ts", f"{VITEST}vi.mock('../cart.js');\n", False),
+        ("tests/cart.test.ts", f"{VITEST}cart.total = () => 3;\n", False),
+        ("tests/cart.test.ts", f"{VITEST}table['a'] += 3;\n", False),
+        ("cart_test.go", GO, True),
+        ("cart_test.go", f"{GO}\nfunc init() {{}}\n", False),
+        ("cart_test.go", f"{GO}\nfunc TestX(t *testing.T) {{ total = nil }}\n", False),
+    ],
 )
-def test_helpers_and_other_languages_are_not(path: str) -> None:
+def test_of_other_languages_only_new_files_are_plain(path: str, text: str, is_plain: bool) -> None:
+    assert are_plain_additions([changed(path, None, text)]) == is_plain
+    assert not are_plain_additions([changed(path, text, f"{text}\n")])
+
+
+OTHERS = ["tests/conftest.py", "tests/helpers.py", "pytest/__init__.py", "spec/cart_spec.rb", "tests/CartTest.php"]
+
+
+@pytest.mark.parametrize("path", OTHERS)
+def test_helpers_and_unknown_languages_are_not(path: str) -> None:
     assert not are_plain_additions([changed(path, None, "")])

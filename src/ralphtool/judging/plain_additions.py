@@ -1,6 +1,7 @@
 """Whether a story only added plain tests: then the tests from before are as strong as they were.
 
-Only Python and Rust are read. For other languages the answer is no: later stories then need one more run of the tests.
+Python is parsed. Of other languages only new files of tests are plain, if nothing in them looks as if it reached beyond
+its test. If in doubt the answer is no: later stories then need one more run of the tests.
 """
 
 from __future__ import annotations
@@ -16,7 +17,17 @@ if TYPE_CHECKING:
 
     from ralphtool.judging.guard.model import FileChange
 
-_RUST_TEST = re.compile(r"(?:.*/)?tests/\w+\.rs")  # a program of its own, which can't change the others
+# Names of new test files, and what reaches beyond them: mocks, hooks, global names, files, and assignments to a part of
+# something else. A test program of Rust is a program of its own.
+_NEW_FILES = (
+    (r"(?:.*/)?tests/\w+\.rs", r"\b(?:fs|File|Command|process|env)\b"),
+    (
+        r".*\.(?:test|spec)\.[cm]?[jt]sx?",
+        r"(?i)mock|stub|spy|sinon|global|prototype|file|\b(?:process|require\.|import\(|Object|Reflect|fs|only)\b"
+        r"|(?:\.\w+|\])\s*[-+*/%|&^?]{0,3}=(?![=>])",
+    ),
+    (r".*_test\.go", r"\bfunc (?:init|TestMain)\b|\b(?:os|ioutil|exec|unsafe|flag)\b|(?<![:=!<>])=(?!=)"),
+)
 # Words for what reaches beyond the test that uses it; a test with such a word may still be honest.
 _FAR_REACHING_WORDS = (
     "setattr delattr exec eval compile globals locals vars modules environ start patch mock settrace setprofile"
@@ -36,16 +47,21 @@ def are_plain_additions(changes: Sequence[FileChange]) -> bool:
 def _is_plain(change: FileChange) -> bool:
     if change.new is None or (change.old_path or change.path) != change.path:
         return False
-    if change.path.endswith(".rs"):
-        return change.old is None and _RUST_TEST.fullmatch(change.path) is not None
+    if not change.path.endswith(".py"):
+        return change.old is None and _is_plain_file(change.path, decode(change.new))
     name = change.path.rpartition("/")[2]
-    if not (name.startswith("test_") or name.endswith("_test.py")) or not name.endswith(".py"):
+    if not (name.startswith("test_") or name.endswith("_test.py")):
         return False
     try:
         old, new = (ast.parse(decode(data)) for data in (change.old or b"", change.new))
     except (SyntaxError, ValueError, RecursionError):
         return False
     return _only_adds(old.body, new.body, {*_list_words(old)})
+
+
+def _is_plain_file(path: str, text: str) -> bool:
+    beyond = next((words for name, words in _NEW_FILES if re.fullmatch(name, path)), None)
+    return beyond is not None and re.search(beyond, text) is None
 
 
 def _only_adds(old: Sequence[ast.stmt], new: Sequence[ast.stmt], known: set[str]) -> bool:
