@@ -9,6 +9,7 @@ import click
 
 from ralphtool import specs
 from ralphtool.cli import arguments
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import layout, locks, project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import RalphError
@@ -26,7 +27,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _SPEC = click.option("--spec", metavar="FORMAT", help="The format of the change, or its Markdown file.")
 
 
-@click.command("list")
+@click.command("list", cls=FittingCommand)
 @_JSON
 def list_changes(as_json: bool) -> None:
     """List the changes in every format, with their progress.
@@ -55,7 +56,7 @@ def _describe_set_aside(change: str, *, has_died: bool) -> str:
     return f"Your uncommitted files are set aside until the run of {change} ends: they are not listed here."
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("change", **arguments.OPTIONAL)
 @_SPEC
 @_JSON
@@ -176,7 +177,7 @@ def _receipt_as_dict(receipt: Receipt) -> Any:
     return to_builtins(receipt)
 
 
-@click.command("learnings")
+@click.command("learnings", cls=FittingCommand)
 @click.argument("change", **arguments.OPTIONAL)
 @_JSON
 def learnings(change: str | None, as_json: bool) -> None:
@@ -208,7 +209,7 @@ def _check_change_exists(change: str) -> None:
         raise overview.build_not_found_error(change, known)
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("change", **arguments.ARGUMENT)
 @click.option("--force", is_flag=True, help="Release it even if the process that locks it is alive.")
 def unlock(change: str, force: bool) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ralphtool.cli import arguments
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_cost, format_duration, format_recorded_time
 from ralphtool.core.text import can_write_unicode, make_printable
@@ -55,7 +56,7 @@ def _list_changes(root: str) -> list[str]:
 # --- runs -------------------------------------------------------------------------------------------
 
 
-@click.command("runs")
+@click.command("runs", cls=FittingCommand)
 @click.option(
     "--last",
     type=arguments.WholeNumber(min=1),
@@ -206,7 +207,7 @@ def _checked_speed(context: click.Context, parameter: click.Parameter, value: fl
     return value
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_from(records.list_ids))
 @click.option("--replay", is_flag=True, help="Replay the run from its start.")
 @click.option(
