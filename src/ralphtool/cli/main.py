@@ -89,7 +89,7 @@ class _CommandGroup(SuggestingGroup):
         "init": ("setup:init", "Set up a project: detect specs, tests and agents, and write settings."),
         "doctor": ("doctor:doctor", "Check the setup, and show the command that fixes each problem."),
         "new": ("setup:new", "Create a change: a spec for you to fill in."),
-        "list": ("changes:list_changes", "List the changes in every format, with their progress."),
+        "list": ("listing:list_changes", "List the changes in every format, with their progress."),
         "show": ("changes:show", "Show a change: its stories, tasks and scenarios, and what locks it."),
         "unlock": ("changes:unlock", "Release a change that a dead session still locks."),
         "learnings": (
@@ -113,7 +113,7 @@ class _CommandGroup(SuggestingGroup):
         "web": ("web:web", "Serve a web page to watch and steer runs."),
         "worker": ("worker:worker", "Start a worker for runs on other machines."),
         "workers": ("worker:workers", "List the workers and their current work."),
-        "runs": ("watch:runs", "List the runs and their results."),
+        "runs": ("runs:runs", "List the runs and their results."),
         "logs": ("logs:logs", "Show the agent's log of an attempt."),
         "report": ("report:report", "Report the results of a run."),
         "otel": ("otel:otel", "Export a run to OpenTelemetry: spans and metrics."),
@@ -125,6 +125,9 @@ class _CommandGroup(SuggestingGroup):
         "memory": ("memory:memory", "Show, search and clean up what was learnt."),
         "migrate": ("progress:migrate_command", "Import an old progress.txt into the history."),
         "finish": ("finish:finish_command", "End a change: merge it, squash it, or open a pull request."),
+        "agent": ("for_programs:agent", "The agent's commands, for programs."),
+        "mcp": ("for_programs:serve_tools", "Serve the agent's commands as MCP tools, over stdin and stdout."),
+        "completion": ("for_programs:completion", "Print the shell's completion script."),
         "back": ("finish:back", "Restore your branch and files after a killed run."),
     }
     # Every command is in a section, so that people don't have to search a long list.
@@ -153,10 +156,7 @@ class _CommandGroup(SuggestingGroup):
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         for room, names in self.sections.items():
             with formatter.section(room):
-                formatter.write_dl([(name, self._about(name)) for name in names])
-
-    def _about(self, name: str) -> str:
-        return self.elsewhere[name][1] if name in self.elsewhere else self.commands[name].get_short_help_str(200)
+                formatter.write_dl([(name, self.elsewhere[name][1]) for name in names])
 
 
 def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
@@ -216,58 +216,3 @@ def _shows_screen() -> bool:
         return False
     screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
-
-
-@cli.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the shell's completion script.
-
-    \b
-    Examples:
-      eval "$(ralphtool completion bash)"      # in ~/.bashrc
-      eval "$(ralphtool completion zsh)"       # in ~/.zshrc
-      ralphtool completion fish | source       # in ~/.config/fish/config.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    if found := get_completion_class(shell):
-        click.echo(found(cli, {}, "ralphtool", "_RALPHTOOL_COMPLETE").source())
-
-
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def agent(arguments: tuple[str, ...]) -> int:
-    """The agent's commands, for programs. See `ralphtool agent --help`."""
-    from ralphtool.cli.agent import main
-
-    return main(arguments)
-
-
-@cli.command("mcp")
-def serve_tools() -> None:
-    """Serve the agent's commands as MCP tools, over stdin and stdout.
-
-    Your agent starts this server once it is in the agent's configuration. The tools are context, task_done,
-    recall, learn, pattern, observe and status. Like the commands, they need RALPH_SESSION (and use RALPH_STORY,
-    RALPH_TOKEN and TMPDIR) in the environment in which the agent starts the server.
-
-    \b
-    Examples:
-      claude mcp add ralphtool -- ralphtool mcp
-      codex mcp add ralphtool --env RALPH_SESSION="$RALPH_SESSION" -- ralphtool mcp
-
-    \b
-    Or, in your agent's MCP configuration file:
-      {"mcpServers": {"ralphtool": {"command": "ralphtool", "args": ["mcp"]}}}
-    """
-    try:
-        from ralphtool.cli import mcp
-    except ModuleNotFoundError as error:
-        from ralphtool.core.install_hint import build_install_command
-
-        raise UsageError(
-            f"the MCP server needs a package that is not installed ({error.name}). Install it: "
-            f"{build_install_command('mcp')}"
-        ) from None
-    mcp.serve()
