@@ -59,7 +59,7 @@ def contents(context: click.Context) -> str:
     lines = ["# Commands", "", "Each page has the text of `ralphtool COMMAND --help`."]
     for room, names in type(cli).sections.items():
         lines += ["", f"## {room}", "", "| command | what it does |", "|---|---|"]
-        lines += [f"| [{name}]({name}.md) | {cli._about(name)} |" for name in names]
+        lines += [f"| [{name}]({name}.md) | {cli.elsewhere[name][1]} |" for name in names]
     return "\n".join(lines) + "\n"
 
 

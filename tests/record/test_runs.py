@@ -343,6 +343,9 @@ main()
 """
 
 
+SLOW = {"locale", "shutil", "ralphtool.cli.agent", "ralphtool.core.spelling"}  # what commands like these don't need
+
+
 @pytest.mark.parametrize(("command", "told"), [("runs", ID), ("watch", "3 of 3 stories are done.")])
 def test_a_run_that_is_over_is_shown_without_rich_and_msgspec(project: Ralph, command: str, told: str) -> None:
     stories = [{"id": id, "title": "Login", "state": "done", "attempts": 1, "seconds": 9} for id in "123"]
@@ -353,6 +356,28 @@ def test_a_run_that_is_over_is_shown_without_rich_and_msgspec(project: Ralph, co
     loaded = set(done.stderr.split())
     assert "ralphtool.cli.watch" in loaded
     assert {"rich", "msgspec", "subprocess", "tempfile", "json", "psutil"} & loaded == set()
+    assert SLOW & loaded == set()
+
+
+def test_a_list_of_changes_loads_only_what_it_shows(project: Ralph) -> None:
+    words = [sys.executable, "-c", MODULES, "list"]
+    done = subprocess.run(words, cwd=project.root, env=project.env, capture_output=True, text=True, check=True)
+    assert "add-login" in done.stdout
+    loaded = set(done.stderr.split())
+    assert "ralphtool.specs.openspec" in loaded
+    assert {"rich", "msgspec", "ralphtool.specs.prd", "ralphtool.judging", "ralphtool.core.session"} & loaded == set()
+    assert SLOW & loaded == set()
+
+
+def test_an_ended_run_is_recognised_by_the_end_of_its_record(tmp_path: Path) -> None:
+    stories = [{"id": str(number), "title": "Login" * 50, "state": "done"} for number in range(100)]  # a long last line
+    put(tmp_path, ID, started(), ended(stories=stories))
+    assert runs.has_ended(tmp_path.as_posix(), ID)
+    other = ID.replace("1a2b", "3c4d")
+    put(tmp_path, other, started(), ended(stories=stories), verdict("1"))
+    assert not runs.has_ended(str(tmp_path), other)
+    with pytest.raises(InvalidValue, match="there is no run x"):
+        runs.has_ended(str(tmp_path), "x")
 
 
 def test_hostile_names_are_shown_as_they_are_and_ascii_where_it_must_be(project: Ralph) -> None:

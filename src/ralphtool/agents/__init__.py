@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from ralphtool.core import spelling
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -286,6 +285,8 @@ def _find_entry_point(name: str, configured: Iterable[str]) -> str:
     strangers = _read_entry_points()
     if name in strangers or ":" in name:
         return strangers.get(name, name)
+    from ralphtool.core import spelling  # needed only for the error
+
     near = spelling.suggest(name, [*BUILT_IN, *strangers, *configured])
     raise InvalidValue(
         f"unknown agent {shorten(name)}: {near}{' If not, ' if near else ''}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from typing import TYPE_CHECKING, Any
 
 from ralphtool.agents import Credentials, End, Event, Job, Output, Start, Traits, read_list
 from ralphtool.agents.program import KEYS
+from ralphtool.core import programs
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Command:
     def check(self) -> None:
         if not self.argv:
             raise InvalidValue(f'the agent {self.name} has no command: give one, as in --agent-command "my-agent"')
-        if shutil.which(self.argv[0]) is None:
+        if programs.find(self.argv[0]) is None:
             raise InvalidValue(f"the program {shorten(self.argv[0])} was not found: install it, or correct its name")
 
     def start(self, job: Job) -> Start:

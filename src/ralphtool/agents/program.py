@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from msgspec import structs
 
 from ralphtool.agents import Traits, read_list
-from ralphtool.core import files
+from ralphtool.core import files, programs
 from ralphtool.errors import InvalidValue, shorten
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ class Program:
         )
 
     def check(self) -> None:
-        if shutil.which(self.command[0], path=self.env.get("PATH")) is None:
+        if programs.find(self.command[0], path=self.env.get("PATH")) is None:
             raise InvalidValue(
                 f"the program {shorten(self.command[0])} of the agent {self.name} was not found: install it with "
                 f'`{self.package}`, or set its path in .ralph/config.toml as [agents.{self.name}] with command = ["…"]'

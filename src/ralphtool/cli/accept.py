@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.cli import arguments, targets
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import layout, locks, project, session
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, UsageError, shorten
@@ -27,7 +28,7 @@ _PATIENCE = 30.0  # seconds for a run to respond: it normally takes less than on
 _CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
 @click.option("--why", default="", help="The reason, for the record.")
 @_CHANGE
@@ -49,7 +50,7 @@ def accept(name: str, why: str, change: str | None) -> None:
     _decide("accept", name, why, change)
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
 @click.option("--why", default="", help="The reason. It is included in the next attempt's prompt.")
 @_CHANGE

@@ -7,11 +7,11 @@ needs; `tests/test_hot_path.py` has the list.
 One file of over 500 lines: every additional module would make each of these calls slower.
 """
 
-import atexit
 import gc
 import os
 import sys
 
+from ralphtool.cli import end_at_once
 from ralphtool.core import quickjson, session
 from ralphtool.errors import (
     ChangeLocked,
@@ -85,20 +85,6 @@ def start() -> int:
     """Runs the command line of this process."""
     gc.disable()  # the process ends before there is anything worth collecting
     return end_at_once(main(sys.argv[2:]))
-
-
-def end_at_once(exit_code: int) -> int:
-    """Ends the process without unloading its modules, which takes a fifth of a short command; not if a thread runs."""
-    threads = sys.modules.get("threading")
-    if threads and threads.active_count() > 1:
-        return exit_code
-    atexit._run_exitfuncs()
-    try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):
-            stream.flush()
-    except (OSError, ValueError):
-        return exit_code  # the interpreter handles it at exit
-    os._exit(exit_code)
 
 
 def main(arguments: "Sequence[str]") -> int:

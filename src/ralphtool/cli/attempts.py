@@ -11,6 +11,7 @@ import msgspec
 
 from ralphtool import specs
 from ralphtool.cli import arguments, targets
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import layout, project, quickjson
 from ralphtool.core.amounts import format_cost, format_tokens
 from ralphtool.core.text import make_printable
@@ -54,7 +55,7 @@ def _find_entry(root: str, history: History, name: str, change: str | None) -> E
 # --- explain ----------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
 @_CHANGE
 @_JSON
@@ -284,7 +285,7 @@ def _build_section(title: str, lines: list[str]) -> list[str]:
 # --- attempts ---------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("change", **arguments.OPTIONAL)
 @_JSON
 def attempts(change: str | None, as_json: bool) -> None:
@@ -317,7 +318,7 @@ def _list_prd_ids(root: str, change: str) -> set[str]:
     return {specs.prd_id(spec, story.id) for story in spec.stories()}
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("name", metavar="STORY|ENTRY", shell_complete=targets.complete_story)
 @_CHANGE
 @click.option("--stat", is_flag=True, help="Show only which files changed, and by how much.")

@@ -9,6 +9,7 @@ import msgspec
 
 from ralphtool import settings as settings_module
 from ralphtool.cli import arguments
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import layout, project, quickjson
 from ralphtool.core.amounts import format_cost, format_duration, format_tokens, pluralize
 from ralphtool.core.text import make_printable
@@ -48,7 +49,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     return [CompletionItem(id) for id in found if id.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_add_limit_flags
 @click.option("--change", help="Only the runs of this change.", **arguments.ARGUMENT)
 @click.option("--run", metavar="RUN", shell_complete=_complete_run, help="Only this run.")

@@ -1,4 +1,4 @@
-"""The changes of a project: `list`, `show`, `learnings` and `unlock`."""
+"""The changes of a project: `show`, `learnings` and `unlock`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from ralphtool import specs
 from ralphtool.cli import arguments
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import layout, locks, project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import RalphError
@@ -26,36 +27,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON obj
 _SPEC = click.option("--spec", metavar="FORMAT", help="The format of the change, or its Markdown file.")
 
 
-@click.command("list")
-@_JSON
-def list_changes(as_json: bool) -> None:
-    """List the changes in every format, with their progress.
-
-    \b
-    Examples:
-      ralphtool list
-      ralphtool list --json | jq '.changes[] | select(.tasks_done < .tasks_total) | .name'
-    """
-    root = project.find()
-    overviews = overview.list_overviews(root)
-    if as_json:
-        click.echo(quickjson.dumps({"changes": [one.as_dict() for one in overviews]}))
-    else:
-        changes.print_changes(overviews)
-        if running := overview.find_running_change(root):
-            has_died = any(one.name == running and one.has_died for one in overviews)
-            wrapping.echo(click.style(_describe_set_aside(running, has_died=has_died), dim=True))
-    for text in [text for one in overviews for text in (one.problem, *one.warnings) if text] if as_json else []:
-        wrapping.echo(f"Warning: {make_printable(text)}", err=True)
-
-
-def _describe_set_aside(change: str, *, has_died: bool) -> str:
-    if has_died:
-        return "Your uncommitted files are set aside and not listed here: `ralphtool back` restores them."
-    return f"Your uncommitted files are set aside until the run of {change} ends: they are not listed here."
-
-
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("change", **arguments.OPTIONAL)
 @_SPEC
 @_JSON
@@ -176,7 +148,7 @@ def _receipt_as_dict(receipt: Receipt) -> Any:
     return to_builtins(receipt)
 
 
-@click.command("learnings")
+@click.command("learnings", cls=FittingCommand)
 @click.argument("change", **arguments.OPTIONAL)
 @_JSON
 def learnings(change: str | None, as_json: bool) -> None:
@@ -208,7 +180,7 @@ def _check_change_exists(change: str) -> None:
         raise overview.build_not_found_error(change, known)
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("change", **arguments.ARGUMENT)
 @click.option("--force", is_flag=True, help="Release it even if the process that locks it is alive.")
 def unlock(change: str, force: bool) -> None:

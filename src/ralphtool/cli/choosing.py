@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ralphtool import specs
-from ralphtool.core import spelling
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, UsageError, shorten
 from ralphtool.record import overview
@@ -93,6 +92,8 @@ def _parse_choice(answer: str, names: Sequence[str]) -> str:
         return names[int(answer) - 1]
     if answer in names:
         return answer
+    from ralphtool.core import spelling  # needed only for the error
+
     near = spelling.suggest(answer, names, f"enter a number from 1 to {len(names)}, or a name")
     raise click.UsageError(f"{shorten(answer)} is not in the list: {near}")
 

@@ -9,6 +9,7 @@ import click
 
 from ralphtool import specs
 from ralphtool.cli import arguments
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import project as projects
 from ralphtool.core import quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
@@ -26,7 +27,7 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     return [name for name in conversion.formats() if name.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("change", **{**arguments.ARGUMENT, "metavar": "FROM"})
 @click.argument("format", metavar="TO", shell_complete=_complete_format)
 @click.option("--spec", metavar="FORMAT", help="The format of the change, or its Markdown file.")

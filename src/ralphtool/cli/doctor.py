@@ -8,6 +8,7 @@ import click
 
 from ralphtool.cli import checks, executor_checks, gate_checks, sandbox_checks, state_checks, tracker_checks
 from ralphtool.cli.checks import Diagnosis, DoctorContext
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import can_write_unicode, make_lines_printable, make_printable
 from ralphtool.errors import GitError, RalphError, from_os_error
@@ -73,7 +74,7 @@ def repair(finding: Diagnosis) -> tuple[bool, str]:
         return False, str(from_os_error(error))
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.option("--fix", is_flag=True, help="Fix what can be fixed safely.")
 @click.option(
     "--gates/--no-gates",

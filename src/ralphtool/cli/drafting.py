@@ -16,6 +16,7 @@ from msgspec import to_builtins
 from ralphtool import settings as settings_module
 from ralphtool import specs
 from ralphtool.cli import targets
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.cli.run import RunViewer, Signals, make_given_runner
 from ralphtool.core import config, files, gate_commands, project, quickjson
 from ralphtool.core.amounts import format_cost
@@ -45,7 +46,7 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     return [name for name in scaffold.formats() if name.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("idea", metavar="[IDEA]", required=False)
 @click.option("--from", "source", metavar="FILE", help="Read the idea from a file, such as an issue; - is stdin.")
 @click.option(

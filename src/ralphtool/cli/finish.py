@@ -8,6 +8,7 @@ import click
 
 from ralphtool.cli import arguments
 from ralphtool.cli.attempts import find_repository
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import layout, lifecycle, project
 from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import make_printable
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.stash import StashNote
 
 
-@click.command("finish")
+@click.command("finish", cls=FittingCommand)
 @click.argument("change", **arguments.OPTIONAL)
 @click.option("--squash", is_flag=True, help="Stage its work in your tree, uncommitted, and delete the branch.")
 @click.option("--merge", is_flag=True, help="Merge it into your branch, one commit per story, and delete the branch.")
@@ -173,7 +174,7 @@ def _find_only_branch(repository: Repository) -> str:
     raise UsageError(f"there are several changes: name one ({', '.join(names)})")
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 def back() -> None:
     """Restore your branch and your files after a run that was killed.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import click
 
-from ralphtool.cli.help_text import FittingContext
-from ralphtool.core import spelling
+from ralphtool.cli.help_text import FittingCommand
 
 # The names in other tools; only words that are not commands of ralphtool.
 _SYNONYMS = {
@@ -24,17 +23,11 @@ _SYNONYMS = {
 }
 
 
-class SuggestingGroup(click.Group):
+class SuggestingGroup(FittingCommand, click.Group):
     """Suggests the nearest command, including those that are imported only when called."""
 
-    context_class = FittingContext
+    command_class = FittingCommand
     group_class = type  # nested groups are of this class too
-
-    def get_command(self, context: click.Context, name: str) -> click.Command | None:
-        found = super().get_command(context, name)
-        if found:
-            found.context_class = FittingContext
-        return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         """Full descriptions: click would cut them in the middle of a sentence."""
@@ -53,6 +46,8 @@ class SuggestingGroup(click.Group):
         name = arguments[0] if arguments else ""
         known = self.list_commands(context)
         if name and name not in known and not name.startswith("-") and self.get_command(context, name) is None:
+            from ralphtool.core import spelling  # needed only for the error
+
             near = _SYNONYMS.get(name) if _SYNONYMS.get(name) in known else spelling.find_nearest(name, known)
             advice = f" Did you mean '{context.command_path} {near}'?" if near else ""
             context.fail(f"No such command '{name[:100]}'.{advice}")

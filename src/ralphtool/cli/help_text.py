@@ -51,6 +51,31 @@ class FittingContext(click.Context):
         super().__exit__(kind, error, trace)
 
 
+class FittingCommand(click.Command):
+    """Every command and group is one: its help fits into the terminal."""
+
+    context_class = FittingContext
+    _shown_help: click.Option | None = None
+
+    def get_help_option(self, ctx: click.Context) -> click.Option | None:
+        """Not click's own, which looks for a translation of its text at every start, and imports `locale` for that."""
+        names = self.get_help_option_names(ctx)
+        if not names or not self.add_help_option:
+            return None
+        if self._shown_help is None:
+            about = "Show this message and exit."
+            self._shown_help = click.Option(
+                [*names, "_help"], is_flag=True, is_eager=True, expose_value=False, callback=_show_help, help=about
+            )
+        return self._shown_help
+
+
+def _show_help(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
+    if is_asked and not context.resilient_parsing:
+        click.echo(context.get_help(), color=context.color)
+        context.exit()
+
+
 def fit_example(line: str, width: int) -> list[str]:
     """Wraps an example so that a shell still understands it; its description, a comment, goes below it."""
     if len(line) <= width:

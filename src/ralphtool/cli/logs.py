@@ -12,6 +12,7 @@ import msgspec
 from click.shell_completion import CompletionItem
 
 from ralphtool.cli import arguments, targets
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import files, project, quickjson
 from ralphtool.errors import RalphError, UnsafePath, UsageError
 from ralphtool.record import iterations as records
@@ -40,7 +41,7 @@ def _complete_entry(context: click.Context, parameter: click.Parameter, incomple
     return [CompletionItem(name) for name in list(names)[:_COMPLETED]]
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("name", required=False, metavar="[STORY|ENTRY]", shell_complete=_complete_entry)
 @click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 @click.option("--full", is_flag=True, help="Show tool results in full.")

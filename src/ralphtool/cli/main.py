@@ -7,12 +7,12 @@ import importlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import click
 
+from ralphtool.cli import end_at_once
 from ralphtool.cli.groups import SuggestingGroup
-from ralphtool.cli.help_text import FittingContext
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_lines_printable
 from ralphtool.errors import RalphError, UsageError, from_os_error
@@ -24,12 +24,7 @@ if TYPE_CHECKING:
 
 def start() -> int:
     """Runs the command line of this process."""
-    exit_code = main(sys.argv[1:])
-    from ralphtool.cli.agent import (
-        end_at_once,  # it is there because every module makes the agent's commands slower
-    )
-
-    return end_at_once(exit_code)
+    return end_at_once(main(sys.argv[1:]))
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -87,58 +82,53 @@ def _fail(error: RalphError, arguments: Sequence[str]) -> int:
     return error.exit_code
 
 
-class _LazyCommand(NamedTuple):
-    """A command of another module, and its line in the list of commands."""
-
-    target: str
-    about: str
-
-
 class _CommandGroup(SuggestingGroup):
     """Imports commands of other modules only when they are called: the others don't wait for their libraries."""
 
-    elsewhere: ClassVar[dict[str, _LazyCommand]] = {
-        "init": _LazyCommand("setup:init", "Set up a project: detect specs, tests and agents, and write settings."),
-        "doctor": _LazyCommand("doctor:doctor", "Check the setup, and show the command that fixes each problem."),
-        "new": _LazyCommand("setup:new", "Create a change: a spec for you to fill in."),
-        "list": _LazyCommand("changes:list_changes", "List the changes in every format, with their progress."),
-        "show": _LazyCommand("changes:show", "Show a change: its stories, tasks and scenarios, and what locks it."),
-        "unlock": _LazyCommand("changes:unlock", "Release a change that a dead session still locks."),
-        "learnings": _LazyCommand(
-            "changes:learnings", "Show the learnings file of a change: its path, and what agents wrote in it."
+    elsewhere: ClassVar[dict[str, tuple[str, str]]] = {
+        "init": ("setup:init", "Set up a project: detect specs, tests and agents, and write settings."),
+        "doctor": ("doctor:doctor", "Check the setup, and show the command that fixes each problem."),
+        "new": ("setup:new", "Create a change: a spec for you to fill in."),
+        "list": ("listing:list_changes", "List the changes in every format, with their progress."),
+        "show": ("changes:show", "Show a change: its stories, tasks and scenarios, and what locks it."),
+        "unlock": ("changes:unlock", "Release a change that a dead session still locks."),
+        "learnings": (
+            "changes:learnings",
+            "Show the learnings file of a change: its path, and what agents wrote in it.",
         ),
-        "convert": _LazyCommand("convert:convert", "Write a change in another format."),
-        "plan": _LazyCommand("drafting:plan", "Draft a change from an idea with your agent."),
-        "run": _LazyCommand("run:run", "Run an agent on the stories of a change until all are done."),
-        "questions": _LazyCommand("steer:questions_command", "List the questions that need your answer."),
-        "answer": _LazyCommand("steer:answer", "Answer a story's question."),
-        "guide": _LazyCommand("steer:guide", "Add guidance to the agent's prompts."),
-        "pause": _LazyCommand("steer:pause", "Pause a run after its current iteration."),
-        "resume": _LazyCommand("steer:resume", "Resume a paused run."),
-        "stop": _LazyCommand("steer:stop", "Stop a run from any terminal."),
-        "retry": _LazyCommand("steer:retry", "Retry a story with fresh attempts."),
-        "skip": _LazyCommand("steer:skip", "Skip a story."),
-        "accept": _LazyCommand("accept:accept", "Accept a story, or an attempt at it, as it is."),
-        "reject": _LazyCommand("accept:reject", "Reopen a story that is done, and revert its work."),
-        "watch": _LazyCommand("watch:watch", "Watch a run live, or replay it afterwards."),
-        "web": _LazyCommand("web:web", "Serve a web page to watch and steer runs."),
-        "worker": _LazyCommand("worker:worker", "Start a worker for runs on other machines."),
-        "workers": _LazyCommand("worker:workers", "List the workers and their current work."),
-        "runs": _LazyCommand("watch:runs", "List the runs and their results."),
-        "logs": _LazyCommand("logs:logs", "Show the agent's log of an attempt."),
-        "report": _LazyCommand("report:report", "Report the results of a run."),
-        "otel": _LazyCommand("otel:otel", "Export a run to OpenTelemetry: spans and metrics."),
-        "explain": _LazyCommand(
-            "attempts:explain", ("Explain the verdict on an attempt and the decision that followed.")
-        ),
-        "attempts": _LazyCommand("attempts:attempts", "List the kept attempts and their commits."),
-        "diff": _LazyCommand("attempts:diff", "Show what an attempt changed."),
-        "backtest": _LazyCommand("backtest:backtest", "Replay past runs with other limits."),
-        "progress": _LazyCommand("progress:progress", "Show the history: attempts, observations, learnings."),
-        "memory": _LazyCommand("memory:memory", "Show, search and clean up what was learnt."),
-        "migrate": _LazyCommand("progress:migrate_command", "Import an old progress.txt into the history."),
-        "finish": _LazyCommand("finish:finish_command", "End a change: merge it, squash it, or open a pull request."),
-        "back": _LazyCommand("finish:back", "Restore your branch and files after a killed run."),
+        "convert": ("convert:convert", "Write a change in another format."),
+        "plan": ("drafting:plan", "Draft a change from an idea with your agent."),
+        "run": ("run:run", "Run an agent on the stories of a change until all are done."),
+        "questions": ("steer:questions_command", "List the questions that need your answer."),
+        "answer": ("steer:answer", "Answer a story's question."),
+        "guide": ("steer:guide", "Add guidance to the agent's prompts."),
+        "pause": ("steer:pause", "Pause a run after its current iteration."),
+        "resume": ("steer:resume", "Resume a paused run."),
+        "stop": ("steer:stop", "Stop a run from any terminal."),
+        "retry": ("steer:retry", "Retry a story with fresh attempts."),
+        "skip": ("steer:skip", "Skip a story."),
+        "accept": ("accept:accept", "Accept a story, or an attempt at it, as it is."),
+        "reject": ("accept:reject", "Reopen a story that is done, and revert its work."),
+        "watch": ("watch:watch", "Watch a run live, or replay it afterwards."),
+        "web": ("web:web", "Serve a web page to watch and steer runs."),
+        "worker": ("worker:worker", "Start a worker for runs on other machines."),
+        "workers": ("worker:workers", "List the workers and their current work."),
+        "runs": ("runs:runs", "List the runs and their results."),
+        "logs": ("logs:logs", "Show the agent's log of an attempt."),
+        "report": ("report:report", "Report the results of a run."),
+        "otel": ("otel:otel", "Export a run to OpenTelemetry: spans and metrics."),
+        "explain": ("attempts:explain", "Explain the verdict on an attempt and the decision that followed."),
+        "attempts": ("attempts:attempts", "List the kept attempts and their commits."),
+        "diff": ("attempts:diff", "Show what an attempt changed."),
+        "backtest": ("backtest:backtest", "Replay past runs with other limits."),
+        "progress": ("progress:progress", "Show the history: attempts, observations, learnings."),
+        "memory": ("memory:memory", "Show, search and clean up what was learnt."),
+        "migrate": ("progress:migrate_command", "Import an old progress.txt into the history."),
+        "finish": ("finish:finish_command", "End a change: merge it, squash it, or open a pull request."),
+        "agent": ("for_programs:agent", "The agent's commands, for programs."),
+        "mcp": ("for_programs:serve_tools", "Serve the agent's commands as MCP tools, over stdin and stdout."),
+        "completion": ("for_programs:completion", "Print the shell's completion script."),
+        "back": ("finish:back", "Restore your branch and files after a killed run."),
     }
     # Every command is in a section, so that people don't have to search a long list.
     sections: ClassVar[dict[str, tuple[str, ...]]] = {
@@ -159,18 +149,14 @@ class _CommandGroup(SuggestingGroup):
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name not in self.elsewhere:
             return super().get_command(context, name)
-        module, _, attribute = self.elsewhere[name].target.partition(":")
+        module, _, attribute = self.elsewhere[name][0].partition(":")
         found: click.Command = getattr(importlib.import_module(f"ralphtool.cli.{module}"), attribute)
-        found.context_class = FittingContext
         return found
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         for room, names in self.sections.items():
             with formatter.section(room):
-                formatter.write_dl([(name, self._about(name)) for name in names])
-
-    def _about(self, name: str) -> str:
-        return self.elsewhere[name].about if name in self.elsewhere else self.commands[name].get_short_help_str(200)
+                formatter.write_dl([(name, self.elsewhere[name][1]) for name in names])
 
 
 def _show_version(context: click.Context, _: click.Parameter, is_asked: bool) -> None:
@@ -230,58 +216,3 @@ def _shows_screen() -> bool:
         return False
     screen.main(project.find())  # runs are independent of it, so their results don't affect the exit code
     return True
-
-
-@cli.command()
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(shell: str) -> None:
-    """Print the shell's completion script.
-
-    \b
-    Examples:
-      eval "$(ralphtool completion bash)"      # in ~/.bashrc
-      eval "$(ralphtool completion zsh)"       # in ~/.zshrc
-      ralphtool completion fish | source       # in ~/.config/fish/config.fish
-    """
-    from click.shell_completion import get_completion_class
-
-    if found := get_completion_class(shell):
-        click.echo(found(cli, {}, "ralphtool", "_RALPHTOOL_COMPLETE").source())
-
-
-@cli.command(add_help_option=False, context_settings={"ignore_unknown_options": True})
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
-def agent(arguments: tuple[str, ...]) -> int:
-    """The agent's commands, for programs. See `ralphtool agent --help`."""
-    from ralphtool.cli.agent import main
-
-    return main(arguments)
-
-
-@cli.command("mcp")
-def serve_tools() -> None:
-    """Serve the agent's commands as MCP tools, over stdin and stdout.
-
-    Your agent starts this server once it is in the agent's configuration. The tools are context, task_done,
-    recall, learn, pattern, observe and status. Like the commands, they need RALPH_SESSION (and use RALPH_STORY,
-    RALPH_TOKEN and TMPDIR) in the environment in which the agent starts the server.
-
-    \b
-    Examples:
-      claude mcp add ralphtool -- ralphtool mcp
-      codex mcp add ralphtool --env RALPH_SESSION="$RALPH_SESSION" -- ralphtool mcp
-
-    \b
-    Or, in your agent's MCP configuration file:
-      {"mcpServers": {"ralphtool": {"command": "ralphtool", "args": ["mcp"]}}}
-    """
-    try:
-        from ralphtool.cli import mcp
-    except ModuleNotFoundError as error:
-        from ralphtool.core.install_hint import build_install_command
-
-        raise UsageError(
-            f"the MCP server needs a package that is not installed ({error.name}). Install it: "
-            f"{build_install_command('mcp')}"
-        ) from None
-    mcp.serve()

@@ -14,6 +14,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from ralphtool import settings as settings_module
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.cli.watch import RunEndSignal
 from ralphtool.core import files, project
 from ralphtool.core.text import make_printable
@@ -47,7 +48,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     return [CompletionItem(id) for id in found if id.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_run)
 @click.option("-f", "--follow", is_flag=True, help="Keep exporting until the run ends: each span is sent when it ends.")
 @click.option(

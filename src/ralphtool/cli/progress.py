@@ -11,6 +11,7 @@ import msgspec
 
 from ralphtool.cli import arguments
 from ralphtool.cli.groups import SuggestingGroup
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import files, project, quickjson
 from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import make_printable
@@ -398,7 +399,7 @@ def fold() -> None:
 # --- migration --------------------------------------------------------------------------------------
 
 
-@click.command("migrate")
+@click.command("migrate", cls=FittingCommand)
 @click.option("--dry-run", is_flag=True, help="Show what would be imported; change nothing.")
 @_JSON
 def migrate_command(dry_run: bool, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import files, project, quickjson
 from ralphtool.core.text import can_write_unicode, make_printable
 from ralphtool.errors import InvalidValue, RalphError, UsageError
@@ -37,7 +38,7 @@ def _complete_run(context: click.Context, parameter: click.Parameter, incomplete
     return [CompletionItem(id) for id in found if id.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("run", required=False, metavar="[RUN]", shell_complete=_complete_run)
 @click.option(
     "--format",

@@ -17,6 +17,7 @@ from msgspec import structs, to_builtins
 from ralphtool import agents, specs
 from ralphtool import settings as settings_module
 from ralphtool.cli import arguments, choosing, moving, run_output
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.cli.run_output import RunOutput, Wanted
 from ralphtool.core import gate_commands, project, quickjson
 from ralphtool.core.text import make_lines_printable, make_printable
@@ -57,7 +58,7 @@ def _add_settings_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-class _RunCommand(click.Command):
+class _RunCommand(FittingCommand):
     """With `--format json`, prints the object even if the command line is wrong."""
 
     def make_context(

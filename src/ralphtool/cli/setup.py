@@ -13,6 +13,7 @@ from msgspec import structs
 from ralphtool import agents, settings, specs
 from ralphtool.agents.program import Program
 from ralphtool.cli import choosing, detect, present_settings
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import config, gate_commands, quickjson
 from ralphtool.core import project as projects
 from ralphtool.core.text import make_lines_printable, make_printable
@@ -45,7 +46,7 @@ def _shorten_path(path: str) -> str:
 # --- init -------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.option("--agent", metavar="NAME", help="The agent to use. [default: the first one installed]")
 @click.option("--yes", is_flag=True, help="Ask nothing, and add the lines to .gitignore.")
 @click.option("--here", is_flag=True, help="Set up this folder, even if it is inside a bigger project.")
@@ -268,7 +269,7 @@ def _complete_format(context: click.Context, parameter: click.Parameter, incompl
     return [name for name in scaffold.formats() if name.startswith(incomplete)]
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("text", metavar="TEXT")
 @click.option(
     "--format",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.cli import arguments, targets
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_recorded_time
 from ralphtool.core.text import make_lines_printable, make_printable
@@ -36,7 +37,7 @@ def _read_text(words: Sequence[str]) -> str:
 # --- questions --------------------------------------------------------------------------------------
 
 
-@click.command("questions")
+@click.command("questions", cls=FittingCommand)
 @_CHANGE
 @_JSON
 def questions_command(change: str | None, as_json: bool) -> None:
@@ -86,7 +87,7 @@ def _shorten_line(text: str) -> str:
 _STORY = click.argument("story", shell_complete=targets.complete_story)
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_STORY
 @click.argument("text", nargs=-1)
 @_CHANGE
@@ -142,7 +143,7 @@ def _edit_answer(root: str, asked: OpenQuestion) -> str:
 # --- guide ------------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("words", nargs=-1, metavar="[STORY] [TEXT]")
 @click.option("--clear", is_flag=True, help="Remove the guidance for STORY, or all guidance.")
 @_CHANGE
@@ -229,7 +230,7 @@ def _print_guidance(root: str, change: str, *, as_json: bool) -> None:
 # --- pause, resume, stop ----------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_NAMED
 def pause(change: str | None) -> None:
     """Pause a run after its current iteration: no new one is started until `ralphtool resume`.
@@ -245,7 +246,7 @@ def pause(change: str | None) -> None:
     echo(f"{change} starts no new iteration until `ralphtool resume {change}`{steering.describe_when(root, change)}")
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_NAMED
 def resume(change: str | None) -> None:
     """Resume a paused run.
@@ -265,7 +266,7 @@ def resume(change: str | None) -> None:
     _suggest_run(root, change)
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_NAMED
 @click.option("--after", is_flag=True, help="Stop after the current iteration, not immediately.")
 def stop(change: str | None, after: bool) -> None:
@@ -289,7 +290,7 @@ def stop(change: str | None, after: bool) -> None:
 # --- retry, skip ------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_STORY
 @click.argument("text", nargs=-1)
 @_CHANGE
@@ -304,7 +305,7 @@ def retry(story: str, text: Sequence[str], change: str | None) -> None:
     _send_decision("retry", story, _read_text(text), change, lambda one, rest: f"story {one.id} gets fresh attempts")
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_STORY
 @click.option("--why", default="", help="The reason, for the record.")
 @_CHANGE

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool.cli import arguments, targets
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import project, quickjson
 from ralphtool.errors import InvalidValue
 from ralphtool.views.terminal.wrapping import echo
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from ralphtool.views.web.serve import Place
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @click.argument("folders", nargs=-1, metavar="[DIR]...", type=click.Path())
 @click.option(
     "--port",

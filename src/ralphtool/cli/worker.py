@@ -11,6 +11,7 @@ from msgspec import structs
 
 from ralphtool import settings as settings_module
 from ralphtool.cli import arguments
+from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import project, quickjson
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
@@ -52,7 +53,7 @@ def _add_server_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_add_server_flags
 @click.option(
     "--slots",
@@ -137,7 +138,7 @@ def _run_dev(settings: ExecutorSettings, slots: int, home: str) -> None:
         stop.wait()
 
 
-@click.command()
+@click.command(cls=FittingCommand)
 @_add_server_flags
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 def workers(as_json: bool, **server: Any) -> None:

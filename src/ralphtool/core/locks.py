@@ -6,7 +6,7 @@ A lock is in the project and outlives the command that created it. `lifecycle` w
 import os
 import stat
 
-from ralphtool.core import files, layout, project, quickjson, session
+from ralphtool.core import files, layout, project, quickjson
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound, UnsafePath
 
 TYPE_CHECKING = False
@@ -82,6 +82,8 @@ class ChangeLock:
     def session(self) -> "SessionState | None":
         """The state of the session that created the lock, if it still exists."""
         try:
+            from ralphtool.core import session  # not needed where nothing is locked
+
             check_private(self.session_file, self.root)
             state = session.parse(files.read_private(self.session_file), self.session_file)
         except FileNotFoundError:

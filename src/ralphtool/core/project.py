@@ -4,6 +4,13 @@ import os
 
 from ralphtool.errors import InvalidName, shorten
 
+# Every place of a prd.json.
+PRD_FILES = (
+    *("prd.json", "feature_list.json", "scripts/ralph/prd.json", "scripts/ralph/feature_list.json"),
+    *("ralph/prd.json", "ralph/feature_list.json", "tasks/prd.json", "tasks/feature_list.json"),
+    *(".ralph/prd.json", ".ralph/feature_list.json", "plans/prd.json", "plans/feature_list.json"),
+)
+
 # The built-in spec formats: the module of each, and the mark that makes a folder a project that uses it.
 # It is here and not in ralphtool.specs because agent commands that read no spec look for the project too.
 # Formats of other packages have no marks: every command must find the same project, whichever packages it loads.
@@ -12,7 +19,7 @@ from ralphtool.errors import InvalidName, shorten
 # adapter is not even loaded.
 FORMATS: "dict[str, tuple[str, str, tuple[str, ...]]]" = {
     "openspec": ("ralphtool.specs.openspec", "openspec", ()),
-    "prd": ("ralphtool.specs.prd", "prd.json", ()),
+    "prd": ("ralphtool.specs.prd", "prd.json", PRD_FILES),
     "speckit": ("ralphtool.specs.speckit", "specs", ("specs", ".specify")),
     "checklist": ("ralphtool.specs.checklist", "fix_plan.md", ()),
     "kiro": ("ralphtool.specs.kiro", ".kiro/specs", (".kiro",)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
+
+from ralphtool.core import programs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def find_missing_program(command: str, root: str) -> str | None:
         del words[0]
     if not words or not re.fullmatch(r"[\w./+-]+", words[0]) or words[0] in _SHELL_BUILTINS:
         return None
-    there = os.access(os.path.join(root, words[0]), os.X_OK) if "/" in words[0] else shutil.which(words[0])
+    there = os.access(os.path.join(root, words[0]), os.X_OK) if "/" in words[0] else programs.find(words[0])
     return None if there else words[0]
 
 

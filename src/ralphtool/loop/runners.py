@@ -76,13 +76,17 @@ def _build_command_option(command: Sequence[str]) -> str:
 # What is recorded and printed must not contain a password that a person has put on the command line. A shorter value
 # is a number or an ordinary word.
 _NAMED = r"[\w-]*(?:api[_-]?key|token|secret|password)"
-_NAMED_VALUE = re.compile(rf"""(\b{_NAMED}['"]?[=:]\s*|-{_NAMED}\s+|\bbearer\s+)[^\s'"]{{8,}}""", re.IGNORECASE)
-_PASSWORD_IN_URL = re.compile(r"(://[^\s/:@]*:)[^\s/@]+(?=@)")
+# Compiled when first used: a run's start does not need them for most commands.
+_NAMED_VALUE = rf"""(\b{_NAMED}['"]?[=:]\s*|-{_NAMED}\s+|\bbearer\s+)[^\s'"]{{8,}}"""
+_LOGIN_IN_URL = r"(://[^\s/:@]*:)[^\s/@]+(?=@)"
+_SHORTEST = 8  # characters
 
 
 def _mask_word(before: str, word: str) -> str:
-    if re.fullmatch(rf"-{_NAMED}", before, re.IGNORECASE) and len(word) >= 8:
+    if len(word) < _SHORTEST:
+        return word  # too short for a secret value, and for a URL with a name, a password and a host
+    if re.fullmatch(rf"-{_NAMED}", before, re.IGNORECASE):
         return secrets.MASK
-    text = _NAMED_VALUE.sub(rf"\1{secrets.MASK}", word)
-    text = _PASSWORD_IN_URL.sub(rf"\1{secrets.MASK}", text)
+    text = re.sub(_NAMED_VALUE, rf"\1{secrets.MASK}", word, flags=re.IGNORECASE)
+    text = re.sub(_LOGIN_IN_URL, rf"\1{secrets.MASK}", text)
     return str(secrets.mask(text, secrets.list_values()))

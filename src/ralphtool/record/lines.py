@@ -135,9 +135,11 @@ def read_first_line(fd: int, size: int) -> bytes:
     return line if end else b""
 
 
-def read_last_lines(fd: int, size: int) -> tuple[list[bytes], bool]:
-    """The last complete lines, at least one if there is one, and whether these are all lines."""
-    length = _TAIL
+def read_last_lines(fd: int, size: int, length: int = _TAIL) -> tuple[list[bytes], bool]:
+    """The last complete lines, at least one if there is one, and whether these are all lines.
+
+    `length` is the number of bytes to look at, if that is enough for one line.
+    """
     while True:
         start = max(0, size - length)
         lines = files.read_at(fd, start, size).split(b"\n")[:-1]

@@ -5,8 +5,6 @@ Nothing but the end is read, and git is asked only if something may have changed
 
 from __future__ import annotations
 
-import shlex
-
 from ralphtool.core import layout
 from ralphtool.errors import RalphError
 from ralphtool.record import questions, runs, steering
@@ -34,6 +32,8 @@ def update_end(run: RunSummary, end: RunEnd) -> RunEnd:
         # A later run has an end of its own.
         is_changed = is_newest and _may_differ(run, end) and (_update_stories(run, end) or _is_branch_gone(run))
         if end.next and _is_finished(run):
+            import shlex  # few runs need it
+
             kept = layout.FINISHED + run.change
             end.next = (_build_step("review the finished work", f"git log -p {shlex.quote(kept)}"),)
         elif is_changed or (end.next and (not is_newest or _is_outdated(run, end))):

@@ -6,9 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ralphtool import specs
-from ralphtool.core import files, layout, locks, quickjson, spelling
+from ralphtool.core import files, layout, locks, quickjson
 from ralphtool.errors import ChangeNotFound, RalphError, UsageError, from_os_error
-from ralphtool.judging.proof_words import count_states
 from ralphtool.specs import titles
 from ralphtool.workspace import branch
 
@@ -25,6 +24,8 @@ def list_names(root: str) -> list[str]:
 
 
 def build_not_found_error(change: str, known: list[str]) -> ChangeNotFound:
+    from ralphtool.core import spelling  # needed only for the error
+
     near = spelling.suggest(change, known)
     return ChangeNotFound(
         f"there is no change {change[:100]} here: {near}{near and ' '}`ralphtool list` shows the changes"
@@ -165,7 +166,8 @@ def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: 
     doctor` says why."""
     if not is_begun:
         return
-    from ralphtool.record import doubts, questions, receipts  # not needed for a change that was never run
+    from ralphtool.judging.proof_words import count_states  # none of these is needed for a change that was never run
+    from ralphtool.record import doubts, questions, receipts
 
     try:
         found = receipts.read_receipts(root, one.name)

@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import stat
 import time
+from contextlib import contextmanager
 
-from ralphtool.core import files, layout, locks, project, spelling
+from ralphtool.core import files, layout, locks, project
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
 from ralphtool.judging.proof_words import count_states
 from ralphtool.record.lines import is_usage, parse_fields, read_first_line, read_last_lines, read_type
@@ -28,6 +29,7 @@ _MOMENT = len("-20260301-220000-1a2b")  # how the names of runs end
 _SHOWN = 5  # names in a message
 _NAMED = 90  # characters of a change in the name of a run
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
+_END = 4 << 10  # bytes that the end of most runs fits into
 _HEARTBEAT_TIMEOUT = 60.0  # seconds; an active run writes to its records far more often
 
 
@@ -150,6 +152,8 @@ def find(root: str, name: str | None) -> RunSummary:
     if len(matching) == 1:
         return read_summary(root, matching[0])
     if not matching:
+        from ralphtool.core import spelling  # needed only for the error
+
         names = [*known, *map(parse_change, known)]
         raise InvalidValue(
             f"there is no run {name[:100]}: {spelling.suggest(name, names, '`ralphtool runs` lists them')}"
@@ -172,15 +176,27 @@ def find_newest(root: str, change: str) -> RunSummary | None:
 def read_summary(root: str, id: str) -> RunSummary:
     """Reads the head and the tail of a record, however long it is."""
     run = RunSummary(root, id)
+    with _open_record(root, id) as fd:
+        _read_ends(run, fd)
+    return run
+
+
+@contextmanager
+def _open_record(root: str, id: str) -> Iterator[int]:
     try:
-        fd = files.open_in_project(run.path)
+        fd = files.open_in_project(layout.events(root, id))
     except (FileNotFoundError, NotADirectoryError):
         raise InvalidValue(f"there is no run {id}: `ralphtool runs` lists them") from None
     try:
-        _read_ends(run, fd)
+        yield fd
     finally:
         os.close(fd)
-    return run
+
+
+def has_ended(root: str, id: str) -> bool:
+    """Whether the record ends with the end of the run: cheaper than its summary."""
+    with _open_record(root, id) as fd:
+        return _read_whole_end(fd, os.fstat(fd).st_size) is not None
 
 
 def _read_ends(run: RunSummary, fd: int) -> None:
@@ -189,9 +205,7 @@ def _read_ends(run: RunSummary, fd: int) -> None:
         run.last = get_text(first, "at")
         if first["type"] == "run_started":
             run._apply_start(first)
-    lines, is_whole = read_last_lines(fd, size)
-    told = _parse_whole_end(lines)
-    tail = list(_select_events(lines)) if told is None else [told]
+    tail, is_whole = _read_tail(fd, size)
     run._apply_tail(tail, is_whole=is_whole)
     end = next((one for one in reversed(tail) if one["type"] == "run_ended"), None)
     if end is not None:
@@ -200,8 +214,17 @@ def _read_ends(run: RunSummary, fd: int) -> None:
         run.state = "paused" if _is_paused(tail) else "running"
 
 
-def _parse_whole_end(lines: list[bytes]) -> EventFields | None:
+def _read_tail(fd: int, size: int) -> tuple[list[EventFields], bool]:
+    """The last events that show the state of the run, and whether these are from the whole record."""
+    if (told := _read_whole_end(fd, size)) is not None:
+        return [told], False
+    lines, is_whole = read_last_lines(fd, size)
+    return list(_select_events(lines)), is_whole
+
+
+def _read_whole_end(fd: int, size: int) -> EventFields | None:
     """The last event, if it is the end of the run and lists its stories: then nothing before it matters."""
+    lines, _ = read_last_lines(fd, size, _END)
     if not lines or read_type(lines[-1]) != b"run_ended":
         return None
     event = parse_fields(lines[-1])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import stat
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -77,6 +76,8 @@ def move(top: str, path: str, to: str, new: str) -> None:
 
 def _move_to_other_disk(top: str, path: str, to: str, new: str) -> None:
     """Both parents were reached without a link, and there is nothing at the new place."""
+    import shutil  # a run's start does not need it
+
     source, target = os.path.join(top, path), os.path.join(to, new)
     if os.path.isdir(source) and not os.path.islink(source):
         shutil.copytree(source, target, symlinks=True)
@@ -87,6 +88,8 @@ def _move_to_other_disk(top: str, path: str, to: str, new: str) -> None:
 
 def copy_file(source: str, top: str, path: str) -> None:
     """Copies a plain file, and replaces what is there."""
+    import shutil
+
     make_folder(top, os.path.dirname(path))
     clear(top, path)
     with open(source, "rb") as old:

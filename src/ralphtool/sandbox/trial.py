@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-import shutil
 import subprocess
 
 from msgspec import Struct
+
+from ralphtool.core import programs
 
 _PATIENCE = 20.0  # seconds, for a busy machine
 
@@ -45,7 +46,7 @@ _PROBE = ("--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--", "/bin/tru
 
 def _find_program(name: str) -> str:
     """Searches only system folders, so as not to use a project's own program."""
-    return shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/current-system/sw/bin") or ""
+    return programs.find(name, path="/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin:/run/current-system/sw/bin") or ""
 
 
 def _start(command: list[str], patience: float) -> str | None:

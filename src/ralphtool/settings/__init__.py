@@ -281,7 +281,7 @@ _SECTIONS: dict[str, type[Struct]] = {
     "agents.NAME": AgentSettings,
     "prices.MODEL": PriceSettings,
 }
-_UNQUOTED = re.compile(r"\s*([\w.-]{1,40})\s*=\s*([A-Za-z][\w./-]{0,60})\s*(?:#.*)?")
+_UNQUOTED = r"\s*([\w.-]{1,40})\s*=\s*([A-Za-z][\w./-]{0,60})\s*(?:#.*)?"
 _NO_FLAGS = ("spec", "agents", "setup")  # the first is a flag of most commands; lists are for the file
 
 _Table = TypeVar("_Table", bound=Struct)
@@ -361,7 +361,7 @@ def _build_toml_error(text: str, path: str, message: str) -> WrongSetting:
 def _advise_on_line(text: str, line: int) -> str:
     """What to do about a line that is not TOML. The most common mistake is a text without quotes."""
     lines = text.split("\n")
-    found = _UNQUOTED.fullmatch(lines[line - 1]) if line <= len(lines) else None
+    found = re.fullmatch(_UNQUOTED, lines[line - 1]) if line <= len(lines) else None
     if found and found[2] not in ("true", "false", "inf", "nan"):
         return f'text needs quotes, as in {found[1]} = "{found[2]}"'
     return "correct that line, or delete it"

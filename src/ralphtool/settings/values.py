@@ -182,7 +182,7 @@ def describe_list(what: str, example: str) -> ValueKind:
 Argument = Annotated[str, Meta(pattern=rf"\A{_CHARACTER}*\Z")]
 Text = Annotated[str, Meta(pattern=rf"\A(?=\s*\S){_CHARACTER}*\Z")]
 Texts = tuple[Text, ...]
-Variable = Annotated[str, Meta(pattern=r"\A[^=\x00\ud800-\udfff]+\Z")]
+Variable = Annotated[str, Meta(pattern=rf"\A(?:(?!=){_CHARACTER})+\Z")]
 Port = Annotated[str, Meta(pattern=rf"\A(?:[A-Za-z0-9._-]+:|\[[0-9a-f:.]+\]:)?{_PORT}\Z")]
 
 Seconds = Annotated[

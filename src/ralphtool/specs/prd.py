@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 name = "prd"
 found_in = "prd.json and feature_list.json (also in scripts/ralph, ralph, tasks, plans)"
 _FILE = "prd.json"
-_FILES = (_FILE, "feature_list.json")
-_FOLDERS = ("", "scripts/ralph", "ralph", "tasks", layout.FOLDER, "plans")
+_FILES = projects.PRD_FILES
 
 
 def changes(project: str) -> list[str]:
@@ -35,8 +34,7 @@ def changes(project: str) -> list[str]:
 
 def locate(project: str) -> list[ChangeLocation]:
     """The change of each existing file; an unreadable one does not hide the others."""
-    found = [os.path.join(folder, file) for folder in _FOLDERS for file in _FILES]
-    return [_locate_file(project, file) for file in found if os.path.lexists(os.path.join(project, file))]
+    return [_locate_file(project, file) for file in _FILES if os.path.lexists(os.path.join(project, file))]
 
 
 def _locate_file(project: str, file: str) -> ChangeLocation:
@@ -80,7 +78,7 @@ def _open_file(project: str, change: str, file: str) -> "Prd":
 
 
 def places(change: str, where: str | None = None) -> list[str]:
-    files = [where] if where else [os.path.join(folder, file) for folder in _FOLDERS for file in _FILES]
+    files = [where] if where else list(_FILES)
     # Files outside the project or in our own folder are not on a branch.
     return [file for file in files if not os.path.isabs(file) and file.split(os.sep)[0] not in ("..", layout.FOLDER)]
 

@@ -6,16 +6,18 @@ The loop knows nothing else about git.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
-
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import Protocol
 
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.specs import Spec
     from ralphtool.workspace.revert import RevertedTree
     from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot
     from ralphtool.workspace.user_plan import MergedPlan
+else:
+    Protocol = object  # a real one takes a while to create, and every list of changes imports this
 
 
 RISK = "anything that you change in this folder until the run ends counts as the agent's work"

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from ralphtool import specs
 from ralphtool.core import files, layout, project
 from ralphtool.errors import ChangeNotFound, GitError, SpecError
-from ralphtool.workspace import spec_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,6 +130,8 @@ class Branches:
         if repository is None or repository.head() == layout.BRANCHES + change:
             yield None
             return
+        from ralphtool.workspace import spec_files  # most changes have no branch
+
         with spec_files.copy_spec_files(repository, self._root, change, layout.BRANCHES + change, ref) as folder:
             spec = _open_copy(self._root, folder, change, ref)
             if spec and _has_other_words(self._root, spec):

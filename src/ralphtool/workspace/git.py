@@ -6,7 +6,6 @@ Hooks never run, and nothing is pushed.
 
 from __future__ import annotations
 
-import copy
 import os
 import re
 import signal
@@ -116,6 +115,8 @@ class Repository:
 
     def for_network(self, longest: float) -> Repository:
         """The same repository for network commands: each has a time limit, and ssh never prompts."""
+        import copy  # most commands don't need it
+
         other = copy.copy(self)
         other.must_end, other._longest = self.must_end or (lambda: False), longest
         ssh = os.environ.get("GIT_SSH_COMMAND") or self.text("config", "core.sshCommand", check=False) or "ssh"

@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import zlib
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, layout
+from ralphtool.core import files, layout, programs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,7 +32,7 @@ def is_bare(folder: str) -> bool:
 def is_plain(git: str) -> bool:
     """Whether git would agree: the folder is complete, its owner is trusted, and its settings are the usual ones."""
     owners = {os.stat(path).st_uid for path in (git, os.path.dirname(git))}
-    if owners != {os.geteuid()} or not is_bare(git) or shutil.which("git") is None:
+    if owners != {os.geteuid()} or not is_bare(git) or programs.find("git") is None:
         return False
     config = files.read(os.path.join(git, "config")).lower()
     is_usual = b"repositoryformatversion = 0" in config and not any(word in config for word in _UNUSUAL)

@@ -7,7 +7,6 @@ growth is kept; any other change is reverted.
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from typing import TYPE_CHECKING
 
@@ -86,6 +85,8 @@ class ProtectedState:
             self._known[name] = _SavedCopy((), 0, is_foreign=True)
         elif known is None or known.version != version:
             files.make_private_folders(self._copies)
+            import shutil  # a run's start does not need it
+
             # In one step: after a kill, the next run would restore half a copy.
             shutil.copyfile(path, f"{self._copy_path(name)}.new")
             os.replace(f"{self._copy_path(name)}.new", self._copy_path(name))
@@ -168,6 +169,8 @@ class ProtectedState:
     def _restore_file(self, name: str, keep_in: str) -> None:
         path = os.path.join(self.folder, name)
         if os.path.lexists(path):
+            import shutil
+
             os.makedirs(keep_in, exist_ok=True)
             shutil.move(path, os.path.join(keep_in, name.replace("/", "-")))
         known = self._known.get(name)
@@ -178,6 +181,7 @@ class ProtectedState:
 
     def _has_only_grown(self, prd_ids: Collection[str]) -> bool:
         """Whether the history was only added to, and not about this change's stories."""
+        import shutil
         import tempfile
 
         if self._known.get(layout.HISTORY) is None and self._is_foreign(layout.HISTORY):

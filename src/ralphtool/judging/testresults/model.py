@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 TestResult = Literal["passed", "failed", "skipped"]
 
 _LONGEST_ID = 400
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_ADDRESS = re.compile(r"(?<=\bat )0x[0-9a-fA-F]+")
-_COUNT = re.compile(r"(\d{1,9}) ([a-z]+)")
+# Compiled when first used: every run imports this before its first event.
+_CONTROLS = r"[\x00-\x1f\x7f-\x9f]"
+_ADDRESS = r"(?<=\bat )0x[0-9a-fA-F]+"
+_COUNT = r"(\d{1,9}) ([a-z]+)"
 
 
 class Counts(Struct, frozen=True):
@@ -145,7 +146,7 @@ def _combine_failed(reports: Sequence[ProgramReport], counts: Counts) -> frozens
 
 
 def _normalize(name: str) -> str:
-    return shorten(_CONTROLS.sub("?", _ADDRESS.sub("0x…", name.strip())))
+    return shorten(re.sub(_CONTROLS, "?", re.sub(_ADDRESS, "0x…", name.strip())))
 
 
 def _number_repeats(names: Sequence[str]) -> Iterator[str]:
@@ -180,7 +181,7 @@ def join_file_and_name(file: str, name: str) -> str:
 def parse_counts(text: str) -> Counter[str]:
     """Returns the numbers in `3 failed, 12 passed`, by their words in the singular."""
     counts = Counter[str]()
-    for number, word in _COUNT.findall(text):
+    for number, word in re.findall(_COUNT, text):
         counts[word.removesuffix("s")] += int(number)
     return counts
 

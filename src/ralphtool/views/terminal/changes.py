@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool import specs
-from ralphtool.core.amounts import pluralize
 from ralphtool.core.text import can_write_unicode, make_printable
-from ralphtool.judging import proof_words
-from ralphtool.specs import remaining, titles
+from ralphtool.specs import titles
 from ralphtool.views.terminal.wrapping import echo, find_width, glue
 
 if TYPE_CHECKING:
@@ -64,15 +62,26 @@ def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
     if one.has_died:
         command = glue(make_printable(f"`{one.run_command}`"))
         yield f"its last run died: {command} resumes where it stopped", {"fg": "yellow"}
+    if one.waiting or one.doubted:
+        yield f"{_describe_questions(one)}: {glue('`ralphtool questions`')}", {"fg": "yellow"}
+    if one.skipped:
+        yield f"{_describe_skipped(one)}: {glue(make_printable(f'`ralphtool show {one.name}`'))}", {"dim": True}
+
+
+def _describe_skipped(one: Overview) -> str:
+    from ralphtool.core.amounts import pluralize  # not needed for a change that was never run
+
+    return pluralize(one.skipped, "story is skipped", "stories are skipped")
+
+
+def _describe_questions(one: Overview) -> str:
+    from ralphtool.core.amounts import pluralize  # likewise
+
     words = [pluralize(one.waiting, "story needs your answer", "stories need your answer")] if one.waiting else []
     words += (
         [pluralize(one.doubted, "story is done, not proven", "stories are done, not proven")] if one.doubted else []
     )
-    if words:
-        yield f"{', '.join(words)}: {glue('`ralphtool questions`')}", {"fg": "yellow"}
-    if one.skipped:
-        told = pluralize(one.skipped, "story is skipped", "stories are skipped")
-        yield f"{told}: {glue(make_printable(f'`ralphtool show {one.name}`'))}", {"dim": True}
+    return ", ".join(words)
 
 
 def _format_progress(one: Overview) -> str:
@@ -87,9 +96,11 @@ def _format_progress(one: Overview) -> str:
 
 def _format_claims(one: Overview, line: str, indent: int) -> str:
     """The claims of the stories that are done: after the line, or below it if the terminal is too narrow."""
-    claims = proof_words.describe_short_counts(one.proofs) if one.problem is None else ""
-    if not claims:
+    if one.problem is not None or not one.proofs:
         return ""
+    from ralphtool.judging import proof_words  # most changes have no proofs yet
+
+    claims = proof_words.describe_short_counts(one.proofs)
     width = find_width()
     is_narrow = width is not None and len(click.unstyle(line)) + len(claims) + 2 > width
     return f"\n{' ' * indent}{claims}" if is_narrow else f": {claims}"
@@ -132,6 +143,8 @@ def print_change(
     remarks: Mapping[str, str] | None = None,
 ) -> None:
     """`ticked` are the tasks that a working agent has ticked, `remarks` are about stories that are not done."""
+    from ralphtool.specs import remaining  # a list doesn't need it
+
     title = titles.find_title(spec)
     name = f"{title} ({spec.change})" if title else spec.change
     echo(f"{click.style(make_printable(name), bold=True)}  ({spec.adapter}, {_shorten_path(spec.path)})")

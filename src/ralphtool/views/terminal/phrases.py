@@ -29,7 +29,7 @@ _FEW = 3  # commands in a headline
 LONGEST = 300  # characters shown of one text
 LONGEST_WORKER = 24  # characters of a worker's name
 _FIRST = 20  # texts shown of a list
-_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
+_ESCAPES = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))"
 _SELECTORS = {0xFE0E: None, 0xFE0F: None}  # terminals disagree about the width of characters with these
 ACTIONS = {  # the decision after an attempt
     "next": "on to the next story",
@@ -62,8 +62,10 @@ _MUST_FAIL = ("own-tests", "blind")
 
 def flatten(text: str, longest: int = LONGEST) -> str:
     """The beginning of a text as one line without colours; other control characters become visible."""
-    kept = _ESCAPES.sub("", text[: 4 * longest]).translate(_SELECTORS)
-    line = make_writable(" ".join(kept.split()))
+    kept = text[: 4 * longest]
+    if "\x1b" in kept:  # the pattern takes a while to compile, and few texts need it
+        kept = re.sub(_ESCAPES, "", kept)
+    line = make_writable(" ".join(kept.translate(_SELECTORS).split()))
     return line if len(line) <= longest else line[:longest] + ("…" if can_write_unicode() else "...")
 
 
