@@ -72,6 +72,7 @@ def _decide(action: Action, name: str, why: str, change: str | None) -> None:
     root = project.find()
     targets.refuse_agents(root)
     change = _find_change(root, name, change)
+    targets.settle_ids(root, change, name)
     story, entry = _find_story_or_entry(root, change, name)
     text = questions.check_text(why) if why else ""
     said = SteeringCommand("", action, story, text, at=session.now(), by=_describe_person(root), entry=entry)
@@ -114,6 +115,8 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
     stories = targets.list_stories(root, change)
     if any(one.id == name for _, one in stories):
         return name, None
+    if (story := targets.find_story_of_entry(root, change, name)) in {one.id for _, one in stories}:
+        return story, name
     named = [one.id for prd_id, one in stories if prd_id == name]
     tried = [one.id for prd_id, one in stories if prd_id == _parse_entry(name)]
     if named and tried:
