@@ -352,15 +352,16 @@ def test_during_a_run_an_unclear_number_is_refused(lab: Lab) -> None:
     lab.repository(PLAN + THIRD, workspace="worktree")
     go, ready = lab.root / ".ralph/go", lab.root / ".git/ralph/worktrees/add-login/ready"
     wait = f"touch ready; while test ! -e {go}; do sleep 0.02; done; rm ready"
-    lab.play({"story": "1", "steps": [{"run": wait}, *WORK]}, default=WORK)
+    lab.play({"story": "1", "steps": [{"tick": "all"}, {"run": wait}, *WORK]}, default=WORK)
     run = lab.start()
     assert wait_until(lambda: ready.exists() or run.poll() is not None)
     lab.write(TASKS, MOVED + "\n## 4. Third\n\n- [ ] 4.1 Make three\n")
-    refused = lab.run("skip", "3")
+    refused, shown = lab.run("skip", "3"), lab.run("show").stdout
     go.touch()
     told = run.communicate(timeout=PATIENCE)
     assert refused.exit_code == 1, refused.stdout
     assert "so '3' is not clear" in refused.stderr
+    assert "[ ] 1. New 0/1" in shown, "the task that the agent has ticked had this number before"
     assert run.returncode == 0, told
 
 

@@ -115,14 +115,15 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
     stories = targets.list_stories(root, change)
     if any(one.id == name for _, one in stories):
         return name, None
-    if (story := targets.find_story_of_entry(root, change, name)) in {one.id for _, one in stories}:
-        return story, name
     named = [one.id for prd_id, one in stories if prd_id == name]
     tried = [one.id for prd_id, one in stories if prd_id == _parse_entry(name)]
     if named and tried:
         raise UsageError(
             f"{shorten(name)} is story {named[0]}, and an attempt at story {tried[0]}: use {named[0]} or {tried[0]}"
         )
+    moved = targets.find_story_of_entry(root, change, name)
+    if not named and moved in {one.id for _, one in stories}:
+        return moved, name
     if not named and not tried:
         raise targets.build_unknown_error(name, {change: stories}, or_attempt=True)
     return (named or tried)[0], name if tried else None

@@ -86,9 +86,10 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     change = found.change
     lock = locks.find_holder(root, change)
     completed = locks.list_completed_tasks(root, change)
-    stories, ticked = found.stories(completed), completed if lock else ()  # the branch lacks a working agent's ticks
-    scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     edit = branch.find_edit(found)
+    # The branch lacks a working agent's ticks. If the plan was edited since, their numbers may be other tasks'.
+    stories, ticked = found.stories(completed), completed if lock and not edit else ()
+    scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
     receipts = _read_receipts(root, change, {story.id for story in stories if story.done}, edit)
     if not as_json:
         holder, remarks = lock.describe() if lock else None, _build_remarks(root, change, edit)

@@ -119,7 +119,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             read = on_branch or spec
             stories = read.stories(completed)
             one.warnings, edit = specs.list_warnings(read), branch.find_edit(read)
-        one.count(stories, completed if lock else ())
+        one.count(stories, completed if lock and not edit else ())
         one.skipped = _count_skipped(root, place.change, stories, edit)
         is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
         _add_state(one, root, stories, edit, is_begun=is_begun)

@@ -169,12 +169,18 @@ def _find_own_ref(root: str, change: str) -> list[str]:
 def _take_up_edit(repository: Repository, root: str, spec: _BranchSpec, folder: str) -> None:
     """Updates the copy of the plan to what the next run would use."""
     try:
-        if _has_other_words(root, spec):
-            from ralphtool.workspace import revert, user_plan
-
-            spec.edit = user_plan.preview(revert.SpecPlace(repository, root, spec.change, spec.ref), folder)
+        spec.edit = _preview(repository, root, spec, folder) if _has_other_words(root, spec) else None
     except SpecError as error:
         spec.problem = f"your plan can't be used as it is now, so this is the last valid version: {error}"
+
+
+def _preview(repository: Repository, root: str, spec: Spec, folder: str) -> PlanEdit | None:
+    from ralphtool.workspace import revert, user_plan  # most plans are not edited
+
+    try:
+        return user_plan.preview(revert.SpecPlace(repository, root, spec.change, spec.ref), folder)
+    except user_plan.UnusablePlan as error:
+        raise SpecError(str(error)) from None
 
 
 def _has_other_words(root: str, spec: Spec) -> bool:

@@ -43,7 +43,7 @@ class MergedPlan(Struct, frozen=True, kw_only=True):
     edit: PlanEdit
 
 
-class UnusablePlan(SpecError):
+class UnusablePlan(Exception):
     """The user's plan can't be used as it is now. The text says why."""
 
 
