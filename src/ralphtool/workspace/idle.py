@@ -105,7 +105,9 @@ class Idle(Tree):
         """A worktree of ralphtool that stays behind its branch would seem to contain interrupted work."""
         top = os.path.join(layout.in_git(self.repository.common), "worktrees", self.change)
         place = Repository.find(top) if os.path.exists(os.path.join(top, ".git")) else None
-        if place is None or place.tree_of_index(place.index) != self._tip_tree:
+        if place is None or os.path.realpath(place.common) != os.path.realpath(self.repository.common):
+            return  # the project is a copy, and this is the original's
+        if place.tree_of_index(place.index) != self._tip_tree:
             return
         place.run("update-index", "-q", "--refresh", check=False)
         try:
