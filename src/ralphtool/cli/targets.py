@@ -120,10 +120,8 @@ def settle_ids(root: str, change: str, story: str) -> None:
 
     An edit of the plan may have given it to another story. Without a run it is applied now; a run does so soon.
     """
+    apply_edit(root, change)
     edit = find_edit(root, change)
-    if edit and find_run_lock(root, change) is None:
-        _apply_edit(root, change)
-        edit = find_edit(root, change)
     if edit and {story, _parse_id(root, change, story)} & plan_numbers.list_ambiguous(edit):
         raise InvalidValue(
             f"{edit.describe(change)}. This is not applied yet, so {shorten(story)} is not clear. A run applies it "
@@ -131,7 +129,10 @@ def settle_ids(root: str, change: str, story: str) -> None:
         )
 
 
-def _apply_edit(root: str, change: str) -> None:
+def apply_edit(root: str, change: str) -> None:
+    """Applies the user's edit of the plan, if there is one and no run works on the change."""
+    if find_edit(root, change) is None or find_run_lock(root, change):
+        return
     from ralphtool.loop import idle  # most plans are not edited
 
     try:
