@@ -641,6 +641,7 @@ def test_a_working_tree_that_can_not_be_removed_is_a_notice(lab: Lab) -> None:
 # --- an edited plan ---------------------------------------------------------------------------------
 
 EDITED = STORIES.replace("Make c", "Make c, and mine")
+SWAPPED = "## 1. Second\n\n- [ ] 1.1 Make c\n\n## 2. First\n\n- [ ] 2.1 Make a\n- [ ] 2.2 Make b\n"
 
 
 @pytest.mark.parametrize("how", ["--squash", "--merge"])
@@ -664,6 +665,40 @@ def test_a_plan_that_can_not_be_read_is_no_obstacle_either(done: Lab) -> None:
     told = squash(done)
     assert told.exit_code == 0, told.stderr
     assert done.tasks_file.read_bytes() == b"caf\xe9\n"
+
+
+def test_the_merge_that_is_suggested_works_beside_a_plan_that_is_not_committed(lab: Lab) -> None:
+    lab.repository()
+    lab.git("rm", "--quiet", "--cached", "-r", "openspec")
+    lab.git("commit", "--quiet", "--message=not yet")
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0
+    lab.write("1.txt", "mine\n")
+    lab.git("add", "1.txt")
+    lab.git("commit", "--quiet", "--message=mine")
+    told = lab.run("finish", "add-login", "--merge")
+    assert told.exit_code == 1
+    command = told.stderr.partition("by hand (`")[2].partition("`")[0]
+    assert "git merge ralph/add-login" in command
+    merged = subprocess.run(command, shell=True, cwd=lab.root, capture_output=True, text=True, check=False)
+    assert "CONFLICT (add/add): Merge conflict in 1.txt" in merged.stdout, merged.stderr
+    lab.git("checkout", "--quiet", "--theirs", "1.txt")
+    lab.git("commit", "--quiet", "--all", "--message=merged")
+    assert lab.run("finish", "add-login", "--merge").exit_code == 0
+    assert "- [x] 2.1" in lab.tasks_file.read_text()
+    assert lab.git("status", "--porcelain", "--", "openspec", "1.txt") == ""
+
+
+def test_a_finish_that_is_refused_leaves_every_story_its_own_proof(done: Lab) -> None:
+    proofs = {one["title"]: one["proof"]["commit"] for one in done.run("show", "--json").json["stories"]}
+    done.tasks_file.write_text(SWAPPED)
+    done.write("1.txt", "mine\n")
+    done.git("add", "1.txt")
+    done.git("commit", "--quiet", "--message=mine")
+    assert "changed the same lines" in done.run("finish", "add-login", "--merge").stderr
+    shown = done.run("show", "--json").json["stories"]
+    assert {one["title"]: one["proof"]["commit"] for one in shown} == proofs
+    assert [one["title"] for one in shown] != list(proofs), "the order is another one"
 
 
 # --- merging, and pull requests ---------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -68,3 +69,30 @@ def test_finish_keeps_it_too(lab: Lab, workspace: str) -> None:
     assert lab.run("finish", "add-login", "--squash").exit_code == 0
     assert list_kept(lab) == ["hours of work"]
     assert not list(Path(lab.root, ".git/ralph/worktrees").iterdir())
+
+
+# --- a project that is copied, while the original stays --------------------------------------------
+
+
+@pytest.mark.parametrize("workspace", ["worktree", "box"])
+def test_work_in_a_copy_does_not_reach_the_original(lab: Lab, workspace: str, tmp_path: Path) -> None:
+    lab.repository("## 1. One\n\n- [ ] 1.1 a\n\n## 2. Two\n\n- [ ] 2.1 b\n", workspace=workspace).play(default=DONE)
+    lab.loop("--max-iterations", "1")
+    lab.git("worktree", "add", "--quiet", "--detach", str(tmp_path / "mine"))
+    before = freeze_git(lab, tmp_path)
+    original = lab.root
+    lab.root = Path(shutil.copytree(original, tmp_path / "copy", symlinks=True))
+    assert lab.run("reject", "1").exit_code == 0
+    result = lab.loop()
+    assert result.exit_code == 0, result.stderr
+    assert lab.checkpoints() == ["1", "1", "2"]
+    lab.root = original
+    assert freeze_git(lab, tmp_path) == before
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def freeze_git(lab: Lab, tmp_path: Path) -> list[str]:
+    """The refs, the worktrees with their commits, and the links between them."""
+    links = [tmp_path / "mine/.git", lab.root / ".git/ralph/worktrees/add-login/.git"]
+    return [lab.git("for-each-ref"), lab.git("worktree", "list"), *(link.read_text() for link in links)]

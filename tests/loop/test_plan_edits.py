@@ -35,7 +35,7 @@ def begin(lab: Lab, workspace: str = "worktree", plan: str = PLAN, iterations: i
     """Completes the first story; the user has nothing to answer."""
     lab.repository(plan, workspace=workspace).play(default=WORK)
     lab.loop("--max-iterations", str(iterations))
-    assert lab.checkpoints() == ["1"]
+    assert lab.checkpoints() == [str(number) for number in range(1, iterations + 1)]
 
 
 @pytest.mark.parametrize("workspace", WORKSPACES)
@@ -265,3 +265,122 @@ def test_the_older_plan_of_an_older_branch_is_no_edit(lab: Lab, workspace: str) 
     assert lab.checkpoints() == ["1", "2", "3"]
     assert lab.run("finish", "add-login", "--merge").exit_code == 0
     assert "- [x] 3.1 Make three" in lab.git("show", f"HEAD:{TASKS}")
+
+
+# --- between two runs: the ids that people see are those of their plan ------------------------------
+
+SWAPPED = "## 1. Second\n\n- [ ] 1.1 Make two\n\n## 2. New\n\n- [ ] 2.1 None\n\n## 3. First\n\n- [ ] 3.1 Make one\n"
+
+
+def first_commit(lab: Lab) -> str:
+    return lab.git("log", "-1", "--format=%H", "--grep=Ralph-Story: 1", "ralph/add-login")
+
+
+def test_a_receipt_is_shown_with_the_story_that_it_is_about(lab: Lab) -> None:
+    begin(lab, iterations=2)
+    commits = {story["title"]: story["proof"]["commit"] for story in lab.run("show", "--json").json["stories"]}
+    assert sorted(commits) == ["First", "Second"]
+    lab.write(TASKS, SWAPPED)
+    shown = {story["title"]: story["proof"] for story in lab.run("show", "--json").json["stories"]}
+    assert shown.pop("New") is None
+    assert {title: proof["commit"] for title, proof in shown.items()} == commits
+    assert "stories 2/3: 2 " in lab.run("list").stdout
+    assert "needs" not in lab.run("list").stdout
+
+
+def test_a_rejection_is_about_the_story_that_has_this_number_in_the_users_plan(lab: Lab) -> None:
+    begin(lab, iterations=2)
+    lab.write(TASKS, SWAPPED)
+    result = lab.run("reject", "3")
+    assert result.exit_code == 0, result.stderr
+    assert "you edited the plan of add-login: new: story 2; renumbered: stories 2 → 1, 1 → 3" in result.stderr
+    assert on_branch(lab) == SWAPPED.replace("- [ ] 1.1", "- [x] 1.1").rstrip()
+    assert lab.loop().exit_code == 0, lab.events()[-1]
+    assert on_branch(lab) == SWAPPED.replace("[ ]", "[x]").rstrip()
+
+
+@pytest.mark.parametrize("workspace", WORKSPACES)
+def test_a_skip_is_about_the_story_that_has_this_number_when_it_is_given(lab: Lab, workspace: str) -> None:
+    begin(lab, workspace, plan=PLAN + THIRD)
+    assert lab.run("skip", "3").exit_code == 0
+    lab.write(TASKS, MOVED + "\n## 4. Third\n\n- [ ] 4.1 Make three\n")
+    assert lab.run("skip", "1").exit_code == 0
+    lab.loop()
+    made = on_branch(lab)
+    assert [title in made for title in ("- [ ] 1.1", "- [x] 2.1", "- [x] 3.1", "- [ ] 4.1")] == [True] * 4
+
+
+def test_a_question_is_listed_and_answered_by_the_number_in_the_users_plan(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree", attempts=1)
+    lab.play({"told": "tell me", "steps": DONE}, {"story": "1", "steps": DONE}, default=[{"say": "I don't know"}])
+    assert lab.loop().exit_code == 1
+    lab.write(TASKS, MOVED)
+    [asked] = lab.run("questions", "--json").json["questions"]
+    assert (asked["story"], asked["title"]) == ("3", "Second")
+    assert "needs your answer: `ralphtool answer 3" in lab.run("run", "--dry-run").stdout
+    assert lab.run("answer", "2", "I tell me").exit_code == 1, "the first story has no question"
+    assert lab.run("answer", "3", "I tell me").exit_code == 0
+    lab.loop()
+    assert "- [x] 3.1 Make two" in on_branch(lab)
+
+
+def test_an_attempt_at_another_story_that_had_the_number_is_not_accepted(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree", attempts=1)
+    lab.play({"story": "1", "steps": DONE}, default=[{"write": "two.txt", "text": "2\n"}])
+    assert lab.loop().exit_code == 1
+    lab.write(TASKS, PLAN.replace("Second", "Fourth").replace("Make two", "Write a poem"))
+    for command in (["accept", "2"], ["explain", "2"], ["diff", "2"], ["logs", "2"]):
+        result = lab.run(*command)
+        assert result.exit_code == 1, (command, result.stdout)
+        assert "no attempt yet" in result.stderr, command
+    assert lab.checkpoints() == ["1"]
+
+
+def test_the_last_attempt_at_a_story_with_a_new_number_is_still_found(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree", attempts=1)
+    lab.play({"story": "1", "steps": DONE}, default=[{"write": "two.txt", "text": "2\n"}, {"say": "no"}])
+    assert lab.loop().exit_code == 1
+    lab.write(TASKS, MOVED)
+    assert lab.run("explain", "3").stdout.startswith("add-login-2-1")
+    assert "two.txt" in lab.run("diff", "3").stdout
+    assert lab.run("accept", "3").exit_code == 0
+    assert "- [x] 3.1 Make two" in on_branch(lab)
+    assert lab.git("show", "ralph/add-login:two.txt") == "2"
+
+
+def test_during_a_run_an_unclear_number_is_refused(lab: Lab) -> None:
+    lab.repository(PLAN + THIRD, workspace="worktree")
+    go, ready = lab.root / ".ralph/go", lab.root / ".git/ralph/worktrees/add-login/ready"
+    wait = f"touch ready; while test ! -e {go}; do sleep 0.02; done; rm ready"
+    lab.play({"story": "1", "steps": [{"tick": "all"}, {"run": wait}, *WORK]}, default=WORK)
+    run = lab.start()
+    assert wait_until(lambda: ready.exists() or run.poll() is not None)
+    lab.write(TASKS, MOVED + "\n## 4. Third\n\n- [ ] 4.1 Make three\n")
+    refused, shown = lab.run("skip", "3"), lab.run("show").stdout
+    go.touch()
+    told = run.communicate(timeout=PATIENCE)
+    assert refused.exit_code == 1, refused.stdout
+    assert "so '3' is not clear" in refused.stderr
+    assert "[ ] 1. New 0/1" in shown, "the task that the agent has ticked had this number before"
+    assert run.returncode == 0, told
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        ("<<<<<<< HEAD\n" + PLAN + "=======\n" + THIRD + "\n>>>>>>> other\n", "merge conflict markers"),
+        (PLAN.replace("Second", "Second (depends on 2)"), f"{TASKS}: "),
+    ],
+)
+def test_a_plan_that_can_not_be_used_is_shown_as_it_was_last(lab: Lab, plan: str, why: str) -> None:
+    begin(lab)
+    lab.write(TASKS, plan)
+    shown = lab.run("show")
+    assert shown.exit_code == 0, shown.stderr
+    assert "your plan can't be used as it is now, so this is the last valid version: " in shown.stdout
+    assert why in shown.stdout
+    assert "[ ] 2. Second 0/1" in shown.stdout
+    assert lab.run("list").exit_code == 0
+    assert lab.run("run", "--dry-run").exit_code != 3
+    lab.loop()
+    assert f"the last valid version stays in use: {TASKS}" in notices(lab)

@@ -86,7 +86,7 @@ def test_optional_last_and_complete_without_them_by_command(ralph: Ralph) -> Non
     ("stories", "message"),
     [
         ([story("1", depends_on=["7"])], r"x\.md: story 1 depends on 7, which does not exist"),
-        ([story("1", depends_on=["1"])], r"1 depend on each other"),
+        ([story("1", depends_on=["1"])], r"story 1 depends on itself"),
         ([story("1", depends_on=["2"]), story("2", depends_on=["1"])], r"1, 2 depend on each other"),
         (
             [story("1", depends_on=["3"]), story("2", depends_on=["1"]), story("3", depends_on=["2"]), story("4")],

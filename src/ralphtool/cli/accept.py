@@ -73,6 +73,7 @@ def _decide(action: Action, name: str, why: str, change: str | None) -> None:
     root = project.find()
     targets.refuse_agents(root)
     change = _find_change(root, name, change)
+    targets.settle_ids(root, change, name)
     story, entry = _find_story_or_entry(root, change, name)
     text = questions.check_text(why) if why else ""
     said = SteeringCommand("", action, story, text, at=session.now(), by=_describe_person(root), entry=entry)
@@ -121,6 +122,9 @@ def _find_story_or_entry(root: str, change: str, name: str) -> tuple[str, str | 
         raise UsageError(
             f"{shorten(name)} is story {named[0]}, and an attempt at story {tried[0]}: use {named[0]} or {tried[0]}"
         )
+    moved = targets.find_story_of_entry(root, change, name)
+    if not named and moved in {one.id for _, one in stories}:
+        return moved, name
     if not named and not tried:
         raise targets.build_unknown_error(name, {change: stories}, or_attempt=True)
     return (named or tried)[0], name if tried else None

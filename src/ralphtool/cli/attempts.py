@@ -44,11 +44,13 @@ def find_repository(root: str) -> Repository:
 
 def _find_entry(root: str, history: History, name: str, change: str | None) -> Entry:
     """The entry with this id, or the last one of the story with this id."""
-    prd_id = targets.find_prd_id(root, name, change)
-    found = history.last_entry(prd_id) if prd_id else None
-    found = found or next((one for one in history.entries(prd_id=name.rpartition("-")[0]) if one.id == name), None)
+    known = targets.find_history(root, name, change)
+    found = history.last_entry(known.prd_id) if known else None
+    if found is None or known is None or not known.has(found.id):
+        id = known.earlier if known and known.earlier else name
+        found = next((one for one in history.entries(prd_id=id.rpartition("-")[0]) if one.id == id), None)
     if found is None:
-        raise targets.build_no_attempt_error(root, name, change, prd_id)
+        raise targets.build_no_attempt_error(root, name, change, known.prd_id if known else None)
     return found
 
 
@@ -345,12 +347,11 @@ def _find_attempt(repository: Repository, root: str, name: str, change: str | No
     """The commit of an attempt: of the one with this name, or of the last one that was kept of a story."""
     if commit := repository.resolve(f"{layout.ATTEMPTS}{name}"):
         return commit
-    prd_id = targets.find_prd_id(root, name, change)
-    numbered = {
-        int(number): commit
-        for ref, commit in repository.refs(layout.ATTEMPTS).items()
-        if (number := ref.removeprefix(f"{layout.ATTEMPTS}{prd_id}-")).isdecimal()
-    }
+    known = targets.find_history(root, name, change)
+    kept = {ref.removeprefix(layout.ATTEMPTS): commit for ref, commit in repository.refs(layout.ATTEMPTS).items()}
+    numbered = {int(one.rpartition("-")[2]): commit for one, commit in kept.items() if known and known.has(one)}
+    if not numbered and known and known.earlier in kept:
+        return kept[known.earlier]
     if not numbered:
-        raise targets.build_no_attempt_error(root, name, change, prd_id)
+        raise targets.build_no_attempt_error(root, name, change, known.prd_id if known else None)
     return numbered[max(numbered)]

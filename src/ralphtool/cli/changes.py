@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ralphtool.judging.receipt import Receipt
+    from ralphtool.workspace.plan_merge import PlanEdit
 
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 _SPEC = click.option("--spec", metavar="FORMAT", help="The format of the change, or its Markdown file.")
@@ -57,11 +58,13 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     change = found.change
     lock = locks.find_holder(root, change)
     completed = locks.list_completed_tasks(root, change)
-    stories, ticked = found.stories(completed), completed if lock else ()  # the branch lacks a working agent's ticks
+    edit = branch.find_edit(found)
+    # The branch lacks a working agent's ticks. If the plan was edited since, their numbers may be other tasks'.
+    stories, ticked = found.stories(completed), completed if lock and not edit else ()
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
-    receipts = _read_receipts(root, change, {story.id for story in stories if story.done})
+    receipts = _read_receipts(root, change, {story.id for story in stories if story.done}, edit)
     if not as_json:
-        holder, remarks = lock.describe() if lock else None, _build_remarks(root, change)
+        holder, remarks = lock.describe() if lock else None, _build_remarks(root, change, edit)
         changes.print_change(found, stories, scenarios.values(), holder, receipts, ticked, remarks)
         return
     click.echo(
@@ -79,19 +82,20 @@ def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     )
 
 
-def _build_remarks(root: str, change: str) -> dict[str, str]:
+def _build_remarks(root: str, change: str, edit: PlanEdit | None) -> dict[str, str]:
     """Why no run works on a story, and what to do; nothing if the state can't be read."""
+    commands = _build_retry_commands(root, change, edit)
     return {
-        **dict.fromkeys(_list_waiting(root, change), "needs your answer: `ralphtool questions`"),
-        **{story: f"skipped; {command} undoes it" for story, command in _build_retry_commands(root, change).items()},
+        **dict.fromkeys(_list_waiting(root, change, edit), "needs your answer: `ralphtool questions`"),
+        **{story: f"skipped; {command} undoes it" for story, command in commands.items()},
     }
 
 
-def _build_retry_commands(root: str, change: str) -> dict[str, str]:
-    from ralphtool.record import change_flag, skips
+def _build_retry_commands(root: str, change: str, edit: PlanEdit | None) -> dict[str, str]:
+    from ralphtool.record import change_flag, plan_numbers, skips
 
     try:
-        skipped = skips.list_skipped(root, change)
+        skipped = plan_numbers.rename(dict.fromkeys(skips.list_skipped(root, change)), edit)
     except (RalphError, OSError):
         return {}
     if not skipped:
@@ -102,26 +106,27 @@ def _build_retry_commands(root: str, change: str) -> dict[str, str]:
     return {one: wrapping.glue(make_printable(f"`ralphtool retry {shlex.quote(one)}{flag}`")) for one in skipped}
 
 
-def _list_waiting(root: str, change: str) -> list[str]:
+def _list_waiting(root: str, change: str, edit: PlanEdit | None) -> list[str]:
     """The stories that need an answer; none if the state can't be read."""
     if not os.path.exists(layout.change_state(root, change)):
         return []
-    from ralphtool.record import questions  # not needed for changes that were never run
+    from ralphtool.record import plan_numbers, questions  # not needed for changes that were never run
 
     try:
-        return [one.story for one in questions.list_open(root, change) if one.answer is None]
+        asked = plan_numbers.rename_questions(questions.list_open(root, change), edit)
     except (RalphError, OSError):
         return []
+    return [one.story for one in asked if one.answer is None]
 
 
-def _read_receipts(root: str, change: str, done: Collection[str]) -> dict[str, Receipt]:
+def _read_receipts(root: str, change: str, done: Collection[str], edit: PlanEdit | None) -> dict[str, Receipt]:
     """The receipts of the stories that are done. An unreadable state is only a warning."""
     if not os.path.exists(layout.change_state(root, change)) and not branch.may_exist(root):
         return {}
-    from ralphtool.record import receipts  # not needed for changes that were never run
+    from ralphtool.record import plan_numbers, receipts  # not needed for changes that were never run
 
     try:
-        found = receipts.read_receipts(root, change)
+        found = plan_numbers.rename(receipts.read_receipts(root, change), edit)
     except RalphError as error:
         wrapping.echo(f"Warning: {make_printable(str(error))}", err=True)
         return {}

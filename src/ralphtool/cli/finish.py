@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ralphtool.cli import arguments
+from ralphtool.cli import arguments, targets
 from ralphtool.cli.attempts import find_repository
 from ralphtool.cli.help_text import FittingCommand
 from ralphtool.core import layout, lifecycle, project
@@ -56,6 +56,8 @@ def finish_command(change: str | None, **ways: bool) -> None:
     project.check_name(change, "a change's name")
     killed = lifecycle.find_abandoned_lock(root, change)
     _restore_user_files(repository, root)
+    if way != "keep":
+        targets.apply_edit(root, change)  # before the branch gets it: the state of its stories has to follow
     unproven, spec = _list_unproven(root, change), change_state.load(root, change).spec
     left, command = _list_open(root, change, spec), run_command.build(root, change)
     if killed and killed.has_dead_owner and way in ("squash", "merge"):

@@ -94,13 +94,15 @@ def logs(
 def _find_iteration(root: str, name: str | None, change: str | None) -> IterationFiles:
     if name is None or ":" in name or _is_exact(root, name):
         return records.find(root, name or change)
-    prd_id = targets.find_prd_id(root, name, change)
-    newest = next((one for one in records.list_all(root) if prd_id and one.entry.rpartition("-")[0] == prd_id), None)
+    known = targets.find_history(root, name, change)
+    newest = next((one for one in records.list_all(root) if known and known.has(one.entry)), None)
     if newest:
         return newest
-    if not prd_id and any(id.startswith(name) or id.endswith(name) for id in runs.list_ids(root)):
+    if known and known.earlier:
+        return records.find(root, known.earlier)
+    if not known and any(id.startswith(name) or id.endswith(name) for id in runs.list_ids(root)):
         return records.find(root, name)
-    raise targets.build_no_attempt_error(root, name, change, prd_id)
+    raise targets.build_no_attempt_error(root, name, change, known.prd_id if known else None)
 
 
 def _is_exact(root: str, name: str) -> bool:

@@ -13,7 +13,7 @@ from ralphtool.core import project, quickjson
 from ralphtool.core.amounts import format_recorded_time
 from ralphtool.core.text import make_lines_printable, make_printable
 from ralphtool.errors import InvalidValue, UsageError, shorten
-from ralphtool.record import change_flag, doubts, questions, run_command, steering
+from ralphtool.record import change_flag, doubts, plan_numbers, questions, run_command, steering
 from ralphtool.views.terminal.wrapping import echo, echo_command, glue
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ralphtool.cli.targets import StorySummary
     from ralphtool.record.questions import OpenQuestion
     from ralphtool.record.steering import Action
+    from ralphtool.workspace.plan_merge import PlanEdit
 
 _WIDEST = 100
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -52,7 +53,7 @@ def questions_command(change: str | None, as_json: bool) -> None:
     """
     root = project.find()
     name = change and targets.find_change(root, change)
-    found = [*questions.list_open(root, name), *doubts.list_doubts(root, name)]
+    found = _list_asked(root, name)
     if as_json:
         click.echo(quickjson.dumps({"questions": [one.as_dict() for one in found]}))
         return
@@ -60,6 +61,17 @@ def questions_command(change: str | None, as_json: bool) -> None:
         echo("Nothing needs your answer.")
     for one in found:
         _print_question(one, questions.build_answer_command(root, one))
+
+
+def _list_asked(root: str, change: str | None) -> list[OpenQuestion]:
+    """With the ids that the stories have in the user's plan, which may have been edited since."""
+    found = [*questions.list_open(root, change), *doubts.list_doubts(root, change)]
+    edits = {one.change: targets.find_edit(root, one.change) for one in found}
+    return [one for name in edits for one in _rename(found, name, edits[name])]
+
+
+def _rename(found: Sequence[OpenQuestion], change: str, edit: PlanEdit | None) -> list[OpenQuestion]:
+    return plan_numbers.rename_questions([one for one in found if one.change == change], edit)
 
 
 def _print_question(one: OpenQuestion, command: str) -> None:
@@ -120,7 +132,10 @@ def _suggest_run(root: str, change: str) -> None:
 
 
 def _find_question(root: str, story: str, change: str | None) -> OpenQuestion:
-    waiting = questions.list_open(root, change and targets.find_change(root, change))
+    named = change and targets.find_change(root, change)
+    for name in {one.change for one in questions.list_open(root, named)}:
+        targets.settle_ids(root, name, story)
+    waiting = questions.list_open(root, named)
     found = [one for one in waiting if story in (one.story, one.prd_id)]
     if len(found) == 1:
         return found[0]
@@ -167,6 +182,8 @@ def guide(words: Sequence[str], clear: bool, change: str | None, as_json: bool) 
         _print_guidance(root, change, as_json=as_json)
         return
     story, text = _split_words(words, clear=clear)
+    if story is not None:
+        targets.settle_ids(root, change, story)
     found = targets.find_story(root, change, story)[0] if story is not None else None
     id = found.id if found else None
     if not clear:
@@ -335,6 +352,7 @@ def _send_decision(
 ) -> None:
     root = project.find()
     change = targets.find_change_of_story(root, change, story)
+    targets.settle_ids(root, change, story)
     found, stories = targets.find_story(root, change, story)
     if found.done:
         raise InvalidValue(f"story {found.id} of {change} is done: there is nothing to {action}")

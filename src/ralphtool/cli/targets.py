@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,9 @@ import click
 from ralphtool import specs
 from ralphtool.core import locks, project, spelling
 from ralphtool.core.text import make_printable
-from ralphtool.errors import InvalidValue, RalphError, StoryNotFound, UsageError, shorten
-from ralphtool.record import overview, questions, runs
+from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
+from ralphtool.record import overview, plan_numbers, questions, runs
+from ralphtool.views.terminal.wrapping import echo
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from ralphtool.core.locks import ChangeLock
     from ralphtool.specs import Story
+    from ralphtool.workspace.plan_merge import PlanEdit
 
 
 def refuse_agents(root: str) -> None:
@@ -105,6 +108,48 @@ def _build_shared_error(story: str, changes: Iterable[str]) -> UsageError:
     return UsageError(f"several changes have a story {make_printable(story)}: add --change NAME ({', '.join(changes)})")
 
 
+def find_edit(root: str, change: str) -> PlanEdit | None:
+    """The user's edit of the plan that no run has applied yet; None if it can't be read."""
+    with suppress(RalphError, OSError):
+        return plan_numbers.read_edit(root, change, questions.load_change_state(root, change).get("spec") or None)
+    return None
+
+
+def settle_ids(root: str, change: str, story: str) -> None:
+    """Makes sure that a story's id means the story that the user's plan has there.
+
+    An edit of the plan may have given it to another story. Without a run it is applied now; a run does so soon.
+    """
+    apply_edit(root, change)
+    edit = find_edit(root, change)
+    if edit and {story, _parse_id(root, change, story)} & plan_numbers.list_ambiguous(edit):
+        raise InvalidValue(
+            f"{edit.describe(change)}. This is not applied yet, so {shorten(story)} is not clear. A run applies it "
+            "before its next story: then look at `ralphtool show`, and try again"
+        )
+
+
+def apply_edit(root: str, change: str) -> None:
+    """Applies the user's edit of the plan, if there is one and no run works on the change."""
+    if find_edit(root, change) is None or find_run_lock(root, change):
+        return
+    from ralphtool.loop import idle  # most plans are not edited
+
+    try:
+        told = idle.apply_edit(root, change)
+    except ChangeLocked:
+        return  # a run has begun meanwhile
+    for text in told:
+        echo(make_printable(text), err=True)
+
+
+def _parse_id(root: str, change: str, name: str) -> str:
+    """The id of the story that has this id in the history."""
+    with suppress(RalphError):
+        return next((one.id for id, one in list_stories(root, change) if name in (id, one.id)), name)
+    return name
+
+
 Stories = list[tuple[str, "StorySummary"]]  # with their ids in the history
 
 
@@ -159,16 +204,52 @@ def build_no_attempt_error(root: str, name: str, change: str | None, prd_id: str
     return build_unknown_error(name, list_stories_by_change(root, change), or_attempt=True)
 
 
-def find_prd_id(root: str, name: str, change: str | None) -> str | None:
-    """The id in the history of the story with this name, in any change if none is given; None if there is none."""
+class StoryHistory:
+    """Which attempts in the history are about a story. After an edit of the plan, its id was another story's before."""
+
+    def __init__(self, prd_id: str, since: int = 0, earlier: str = "") -> None:
+        self.prd_id = prd_id
+        self.since = since  # the first iteration of that id that is about the story
+        self.earlier = earlier  # its last attempt under another id, if it has none under this one
+
+    def has(self, entry: str) -> bool:
+        """Whether it is an attempt at the story."""
+        prd_id, _, number = entry.rpartition("-")
+        return prd_id == self.prd_id and number.isdecimal() and int(number) >= self.since
+
+
+def find_history(root: str, name: str, change: str | None) -> StoryHistory | None:
+    """The history of the story with this name, in any change if none is given; None if there is no such story."""
     known = list_stories_by_change(root, change)
-    found = {one: prd_id for one, stories in known.items() for prd_id, story in stories if name in (story.id, prd_id)}
+    found = {one: pair for one, stories in known.items() for pair in stories if name in (pair[1].id, pair[0])}
     if len(found) > 1:
         running = [one for one in found if find_run_lock(root, one)]
         if len(running) != 1:
             raise _build_shared_error(name, found)
-        return found[running[0]]
-    return next(iter(found.values()), None)
+        found = {running[0]: found[running[0]]}
+    for one, (prd_id, story) in found.items():
+        return _build_history(root, one, story.id, prd_id)
+    return None
+
+
+def find_story_of_entry(root: str, change: str, entry: str) -> str:
+    """The story whose last attempt this is, whatever its id was then; empty if there is none."""
+    stories = questions.load_change_state(root, change).get("stories", {})
+    return next((id for id, one in stories.items() if one.get("entry") == entry), "")
+
+
+def _build_history(root: str, change: str, story: str, prd_id: str) -> StoryHistory:
+    edit = find_edit(root, change)
+    if edit and story in edit.added:
+        return StoryHistory(prd_id, sys.maxsize)
+    before = next((old for old, new in edit.renamed if new == story), story) if edit else story
+    state = questions.load_change_state(root, change).get("stories", {}).get(before, {})
+    entry, since = str(state.get("entry") or ""), state.get("since")
+    if before != story:
+        return StoryHistory(prd_id, sys.maxsize, entry)
+    found = StoryHistory(prd_id, since if isinstance(since, int) else 0)
+    found.earlier = "" if found.has(entry) else entry
+    return found
 
 
 def list_stories_by_change(root: str, change: str | None) -> dict[str, Stories]:

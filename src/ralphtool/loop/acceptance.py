@@ -105,7 +105,7 @@ def _record_proof(change: Change, story: Story, state: StoryState) -> None:
 
 def _plan_attempt(change: Change, said: SteeringCommand, story: Story) -> DecisionPlan:
     entry = said.entry or _find_last_attempt(change, story)
-    if entry.rpartition("-")[0] != change.prd_id(story.id):
+    if not _is_about(change, story, entry):
         raise InvalidValue(f"{entry} is not an attempt at story {story.id}: `ralphtool attempts` lists the attempts")
     tree = change.workspace.edit_spec(
         change.workspace.merge_attempt(entry, change.ref), change.ref, lambda spec: _tick_all(spec, story.id)
@@ -115,9 +115,19 @@ def _plan_attempt(change: Change, said: SteeringCommand, story: Story) -> Decisi
     return DecisionPlan(story=story, said=said, kind="attempt", text=text, tree=tree, entry=entry)
 
 
+def _is_about(change: Change, story: Story, entry: str) -> bool:
+    """An edit of the plan may have given the story another id since, and its id to another story."""
+    state, (prd_id, _, number) = change.change_state.story(story.id), entry.rpartition("-")
+    is_numbered = prd_id == change.prd_id(story.id) and number.isdecimal()
+    return entry == state.entry or (is_numbered and int(number) >= state.since)
+
+
 def _find_last_attempt(change: Change, story: Story) -> str:
     last = change.history.last_entry(change.prd_id(story.id))
-    if last is None:
+    known = change.change_state.story(story.id).entry
+    if known and (last is None or not _is_about(change, story, last.id)):
+        return known
+    if last is None or not _is_about(change, story, last.id):
         raise InvalidValue(
             f"story {story.id} of {change.name} has no attempt yet to accept: "
             f"`{run_command.build(change.root, change.name)}` makes one"

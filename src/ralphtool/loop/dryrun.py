@@ -14,7 +14,7 @@ from ralphtool import specs
 from ralphtool.core import locks
 from ralphtool.errors import RalphError
 from ralphtool.history import History, analyzer
-from ralphtool.loop import box_words, briefing, gate_notices, workspace_choice
+from ralphtool.loop import box_words, briefing, gate_notices, plan_edits, workspace_choice
 from ralphtool.loop.briefing import Situation
 from ralphtool.loop.change import waits_for
 from ralphtool.loop.runners import make_runners
@@ -74,6 +74,8 @@ def plan(root: str, spec: Spec, settings: Settings, gates: Sequence[str], given:
     holder = locks.find_holder(root, spec.change)
     with branch.open_spec(root, spec.change, spec.ref) as on_branch:
         found = on_branch or spec
+        if edit := branch.find_edit(found):
+            plan_edits.move_state(stands, edit)
         stories = found.stories(_list_completed(stands))
         steps = _plan_stories(stories, stands, strict_order=settings.run.strict_order)
         first = next((one for one in steps if one.state == "ready"), None)

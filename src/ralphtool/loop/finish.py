@@ -257,10 +257,23 @@ def _find_trees(place: SpecPlace, head: str | None, commit: str) -> tuple[str, s
     if merged.conflicts:
         paths = ", ".join(printable(path) for path in merged.conflicts[:3])
         raise GitError(
-            f"ralph/{place.change} and your branch changed the same lines ({paths}): merge by hand (`git merge "
-            f"ralph/{place.change}`)"
+            f"ralph/{place.change} and your branch changed the same lines ({paths}): merge by hand "
+            f"({_describe_merge(place)})"
         )
     return old, merged.tree
+
+
+def _describe_merge(place: SpecPlace) -> str:
+    """Git refuses to merge over uncommitted files of the plan. The branch has all edits of them."""
+    there = [path for path in place.list_paths() if os.path.lexists(os.path.join(place.repository.top, path))]
+    top = [f":(top,literal){path}" for path in there]
+    command = ("--no-optional-locks", "status", "--porcelain", "-z", "--untracked-files=all", "--", *top)
+    merge = f"git merge ralph/{place.change}"
+    if not there or not place.repository.list_items(*command, own_index=False):
+        return f"`{merge}`"
+    named = " ".join(shlex.quote(f":/{path}") for path in there)
+    stash = f"git stash push --include-untracked -- {named}"
+    return f"`{stash} && {merge}`; the stash has your copy of the plan, and the branch has its edits, too"
 
 
 def _keep_own_folder(repository: Repository, root: str, commit: str) -> str:

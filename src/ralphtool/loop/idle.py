@@ -12,9 +12,10 @@ from ralphtool import specs
 from ralphtool.core import layout, lifecycle, sender
 from ralphtool.errors import GitError
 from ralphtool.history import History
-from ralphtool.loop import acceptance, finish, outcome, publishing, run
+from ralphtool.loop import acceptance, finish, outcome, plan_edits, publishing, run
 from ralphtool.loop.change import Change
 from ralphtool.record import questions, steering
+from ralphtool.record.events import PlanEdited
 from ralphtool.record.steering import SteeringCommand
 from ralphtool.workspace import in_place
 from ralphtool.workspace.folder import Folder
@@ -80,6 +81,25 @@ def decide(root: str, name: str, said: SteeringCommand) -> DecisionPlan:
                 acceptance.carry_out(change, made)
                 change.mark_applied(id)
         return _publish(root, name, made) if made.kind else made
+
+
+def apply_edit(root: str, name: str) -> list[str]:
+    """Applies the user's edit of the plan, so that a command about a story can use its new id; returns what to report.
+
+    Commands that were sent earlier use the earlier ids, so they are applied before. Raises ChangeLocked if a run works
+    on the change.
+    """
+    run.recover(root)
+    with lifecycle.ProjectLock(root):
+        lifecycle.find_abandoned_lock(root, name)
+        _check_given_back(root, name)
+        with _open_change(root, name, is_lent=False) as change:
+            _finish_outcome(change)
+            plan_edits.finish_killed(change)
+            change.apply([one for one in steering.list_pending(root, name) if one.action not in steering.JUDGEMENTS])
+            plan_edits.take_up(change)
+            edits = [event.text for event in change.drain_events() if isinstance(event, PlanEdited)]
+            return [*change.drain_notices(), *edits]
 
 
 def _publish(root: str, name: str, made: DecisionPlan) -> DecisionPlan:

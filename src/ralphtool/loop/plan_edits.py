@@ -12,7 +12,7 @@ import msgspec
 
 from ralphtool import typed
 from ralphtool.loop.story_list import list_stories
-from ralphtool.record import change_state
+from ralphtool.record import change_state, plan_numbers
 from ralphtool.record.change_state import StoryState
 from ralphtool.record.events import PlanEdited
 from ralphtool.workspace.checkpoints import build_trailers
@@ -21,6 +21,7 @@ from ralphtool.workspace.user_plan import UnusablePlan
 
 if TYPE_CHECKING:
     from ralphtool.loop.change import Change
+    from ralphtool.record.change_state import ChangeState
 
 _MARK = "Ralph-Edit: "
 
@@ -69,20 +70,24 @@ def build_note(change: str, edit: PlanEdit) -> str:
 
 def _apply(change: Change, edit: PlanEdit, start: str) -> None:
     """Moves the state of the stories to their new ids; a reworded story gets fresh attempts."""
-    state, names = change.change_state, dict(edit.renamed)
+    state = change.change_state
     for id in (*edit.removed, *edit.reworded):
         old = next((before for before, after in edit.renamed if after == id), id)
         if known := state.stories.get(old):
             change.close_question(known)
-    kept = {id: one for id, one in state.stories.items() if id not in edit.removed}
-    state.stories = {names.get(id, id): one for id, one in kept.items()}
-    state.finished = {names.get(id, id): one for id, one in state.finished.items() if id not in edit.removed}
-    for id in (*edit.reworded, *edit.reopened):
-        change_state.reset_attempts(state.story(id))
-    for id in edit.reopened:  # if it is ticked again, it is not by the work that was done before
-        state.story(id).proof = state.story(id).status = None
-    for id in (*edit.added, *names.values()):  # the history's entries under this name belong to another story
+    move_state(state, edit)
+    for id in (*edit.added, *dict(edit.renamed).values()):  # the history's entries under it are another story's
         state.stories.setdefault(id, StoryState()).since = change.history.next_iteration(change.prd_id(id))
     state.plan = start
     change.forget_ticked_at_start()
     change.save()
+
+
+def move_state(state: ChangeState, edit: PlanEdit) -> None:
+    """Moves what is known of the stories to their new ids. The questions and the history stay as they are."""
+    state.stories = plan_numbers.rename(state.stories, edit)
+    state.finished = plan_numbers.rename(state.finished, edit)
+    for id in (*edit.reworded, *edit.reopened):
+        change_state.reset_attempts(state.story(id))
+    for id in edit.reopened:  # if it is ticked again, it is not by the work that was done before
+        state.story(id).proof = state.story(id).status = None

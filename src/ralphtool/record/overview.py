@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ralphtool.core.locks import ChangeLock
     from ralphtool.specs import ChangeLocation, Story
     from ralphtool.workspace.branch import Branches
+    from ralphtool.workspace.plan_merge import PlanEdit
 
 
 def list_names(root: str) -> list[str]:
@@ -118,11 +119,11 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
         with branches.open_spec(place.change, place.ref) as on_branch:
             read = on_branch or spec
             stories = read.stories(completed)
-            one.warnings = specs.list_warnings(read)
-        one.count(stories, completed if lock else ())
-        one.skipped = _count_skipped(root, place.change, stories)
+            one.warnings, edit = specs.list_warnings(read), branch.find_edit(read)
+        one.count(stories, completed if lock and not edit else ())
+        one.skipped = _count_skipped(root, place.change, stories, edit)
         is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
-        _add_state(one, root, stories, is_begun=is_begun)
+        _add_state(one, root, stories, edit, is_begun=is_begun)
     except RalphError as error:
         one.problem = str(error)
     except OSError as error:
@@ -148,33 +149,34 @@ def _build_run_command(root: str, change: str) -> str:
     return run_command.build_located(root, change)
 
 
-def _count_skipped(root: str, change: str, stories: Sequence[Story]) -> int:
+def _count_skipped(root: str, change: str, stories: Sequence[Story], edit: PlanEdit | None) -> int:
     """0 if the state can't be read: `ralphtool doctor` says why."""
     if not any(map(os.path.exists, (layout.change_state(root, change), layout.steering(root, change)))):
         return 0
-    from ralphtool.record import skips  # not needed for a change that was never run
+    from ralphtool.record import plan_numbers, skips  # not needed for a change that was never run
 
     try:
-        skipped = skips.list_skipped(root, change)
+        skipped = plan_numbers.rename(dict.fromkeys(skips.list_skipped(root, change)), edit)
     except RalphError:
         return 0
     return sum(not story.done and story.id in skipped for story in stories)
 
 
-def _add_state(one: Overview, root: str, stories: Sequence[Story], *, is_begun: bool) -> None:
+def _add_state(one: Overview, root: str, stories: Sequence[Story], edit: PlanEdit | None, *, is_begun: bool) -> None:
     """Adds what the done stories claim, and what needs an answer. Nothing if the state can't be read: `ralphtool
     doctor` says why."""
     if not is_begun:
         return
     from ralphtool.judging.proof_words import count_states  # none of these is needed for a change that was never run
-    from ralphtool.record import doubts, questions, receipts
+    from ralphtool.record import doubts, plan_numbers, questions, receipts
 
     try:
-        found = receipts.read_receipts(root, one.name)
+        found = plan_numbers.rename(receipts.read_receipts(root, one.name), edit)
         asked = questions.list_open(root, one.name)
         asked += doubts.list_doubts(root, one.name) if any(each.state == "unproven" for each in found.values()) else []
     except RalphError:
         return
+    asked = plan_numbers.rename_questions(asked, edit)
     one.proofs = count_states(found[story.id].state for story in stories if story.done and story.id in found)
     done = {story.id for story in stories if story.done}
     unanswered = [question.story in done for question in asked if question.answer is None]

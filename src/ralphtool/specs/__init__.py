@@ -486,6 +486,8 @@ def _check_unique(ids: list[str], what: str, path: str) -> None:
 
 
 def _check_cycles(stories: "Sequence[Story]", path: str) -> None:
+    if own := [story.id for story in stories if story.id in story.depends_on]:
+        raise SpecError(f"{path}: story {own[0]} depends on itself: remove this dependency")
     if circle := find_cycle({story.id: story.depends_on for story in stories}):
         raise SpecError(
             f"{path}: the stories {', '.join(circle)} depend on each other: remove one of these dependencies"

@@ -13,7 +13,7 @@ from ralphtool.core.amounts import pluralize
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import History
 from ralphtool.record import overview as changes_module
-from ralphtool.record import questions, receipts, runs
+from ralphtool.record import plan_numbers, questions, receipts, runs
 from ralphtool.record.view_parts import parse_time
 from ralphtool.specs import scaffold
 from ralphtool.views.terminal.phrases import choose_mark
@@ -171,11 +171,13 @@ def read_details(root: str, change: str, ref: str) -> ChangeDetails:
     with open_spec(root, place) as spec:
         stories = spec.stories(locks.list_completed_tasks(root, change))
         chapters = [StoryDetails(story, spec.scenarios(story)) for story in stories]
-        told = (spec.proposal() or "", spec.design() or "")
+        told, edit = (spec.proposal() or "", spec.design() or ""), branch.find_edit(spec)
     now = _build_change(root, place, _group_ids(root), branch.Branches(root))
     done = {story.id for story in stories if story.done}
-    found = {story: one for story, one in receipts.read_receipts(root, change).items() if story in done}
-    return ChangeDetails(now, *told, chapters, list_unanswered(root, change), found)
+    claims = plan_numbers.rename(receipts.read_receipts(root, change), edit)
+    found = {story: one for story, one in claims.items() if story in done}
+    asked = plan_numbers.rename_questions(list_unanswered(root, change), edit)
+    return ChangeDetails(now, *told, chapters, asked, found)
 
 
 def find_change(root: str, name: str) -> ChangeItem:

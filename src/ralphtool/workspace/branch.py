@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
+    from ralphtool.workspace.plan_merge import PlanEdit
 
 _HELD_IN = (layout.BRANCHES, "reftable")  # where a `.git` folder has ralphtool's branches, if not packed
 
@@ -134,10 +135,8 @@ class Branches:
 
         with spec_files.copy_spec_files(repository, self._root, change, layout.BRANCHES + change, ref) as folder:
             spec = _open_copy(self._root, folder, change, ref)
-            if spec and _has_other_words(self._root, spec):
-                from ralphtool.workspace import revert, user_plan
-
-                user_plan.preview(revert.SpecPlace(repository, self._root, change, spec.ref), folder)
+            if spec:
+                _take_up_edit(repository, self._root, spec, folder)
             yield spec
 
 
@@ -146,15 +145,19 @@ def open_spec(root: str, change: str, ref: str | None) -> AbstractContextManager
     return Branches(root).open_spec(change, ref)
 
 
-def _open_copy(root: str, folder: str, change: str, ref: str | None) -> Spec | None:
+def find_edit(spec: Spec) -> PlanEdit | None:
+    """The user's edit of a plan that no run has applied yet: its stories have other ids than their state has."""
+    return getattr(spec, "edit", None)
+
+
+def _open_copy(root: str, folder: str, change: str, ref: str | None) -> _BranchSpec | None:
     # Specs that the project's configuration names can't be detected in the copied files.
     for one in [ref] if ref else [*_find_own_ref(root, change), None, *specs.list_configured(root)]:
         try:
             spec = specs.open(folder, change, one)
         except ChangeNotFound:
             continue
-        shown: Any = _BranchSpec(spec, os.path.join(root, os.path.relpath(spec.path, folder)))
-        return shown  # type: ignore[no-any-return]
+        return _BranchSpec(spec, os.path.join(root, os.path.relpath(spec.path, folder)))
     return None
 
 
@@ -162,6 +165,23 @@ def _find_own_ref(root: str, change: str) -> list[str]:
     """The ref in the user's tree: the copy is in a folder of another name, and some specs are named after theirs."""
     found = [place.ref for place in specs.find_all(root) if place.change == change and not place.error]
     return found if len(found) == 1 else []
+
+
+def _take_up_edit(repository: Repository, root: str, spec: _BranchSpec, folder: str) -> None:
+    """Updates the copy of the plan to what the next run would use."""
+    try:
+        spec.edit = _preview(repository, root, spec, folder) if _has_other_words(root, spec) else None
+    except SpecError as error:
+        spec.problem = f"your plan can't be used as it is now, so this is the last valid version: {error}"
+
+
+def _preview(repository: Repository, root: str, spec: Spec, folder: str) -> PlanEdit | None:
+    from ralphtool.workspace import revert, user_plan  # most plans are not edited
+
+    try:
+        return user_plan.preview(revert.SpecPlace(repository, root, spec.change, spec.ref), folder)
+    except user_plan.UnusablePlan as error:
+        raise SpecError(str(error)) from None
 
 
 def _has_other_words(root: str, spec: Spec) -> bool:
@@ -173,7 +193,7 @@ def _has_other_words(root: str, spec: Spec) -> bool:
         if not any(one.tasks for one in theirs):
             return False  # no run can use it, and the next one reports that
         return [(one.id, spell(one)) for one in theirs] != [(one.id, spell(one)) for one in spec.stories()]
-    except (ChangeNotFound, SpecError):
+    except ChangeNotFound:
         return False  # the next run reports it
 
 
@@ -183,6 +203,12 @@ class _BranchSpec:
     def __init__(self, spec: Spec, path: str) -> None:
         self._spec = spec
         self.path = path
+        self.edit: PlanEdit | None = None
+        self.problem = ""  # why the user's own version can't be used
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*filter(None, [self.problem]), *specs.list_warnings(self._spec)]
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spec, name)

@@ -10,11 +10,15 @@ from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.workspace import spec_files
 from ralphtool.workspace.git import Repository
+from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.shared_branch import list_checked_out, move_files
 from ralphtool.workspace.tree import Tree
+from ralphtool.workspace.user_plan import UserPlan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from ralphtool.workspace.user_plan import MergedPlan
 
 
 class Idle(Tree):
@@ -22,6 +26,7 @@ class Idle(Tree):
 
     def __init__(self, repository: Repository, project: str, change: str, spec_ref: str, *, is_lent: bool) -> None:
         super().__init__(repository, project, change)
+        self._home = repository
         self.project = project
         self._spec_ref = spec_ref
         self._is_lent = is_lent  # to a run in progress, so that this may only read
@@ -49,6 +54,26 @@ class Idle(Tree):
         os.makedirs(self.root, exist_ok=True)
         spec_files.write_spec_files(self.repository, self.project, self.change, self.tip, self.root, self._spec_ref)
         return None
+
+    # --- the plan, which the user may edit ---------------------------------------------------------
+
+    def has_edited_plan(self, ref: str) -> bool:
+        """While the branch is checked out, the user's plan is the branch's."""
+        return not self._is_lent and self._home.head() != self.ref
+
+    def _take_users_plan(self, ref: str, known: str) -> str | None:
+        return UserPlan(self._home, SpecPlace(self._home, self.project, self.change, ref)).take(known)
+
+    def publish_plan(self, merged: MergedPlan, message: str, seen: str) -> str:
+        commit, old = self.repository.commit(merged.tree, [self.tip], message), self.tip
+        start = self.repository.commit(self._users_tree, [], seen)
+        self._move_checked_out(merged.tree)
+        self._move_own_tree(merged.tree)
+        self._advance(commit, merged.tree)
+        lines = [f"update {self.ref} {commit} {old}\n", f"update {layout.START}{self.change} {start}\n"]
+        self.repository.run("update-ref", "--stdin", input=os.fsencode("".join(lines)))
+        self._proven = None
+        return start
 
     # --- moving the branch ----------------------------------------------------------------------
 
@@ -80,7 +105,9 @@ class Idle(Tree):
         """A worktree of ralphtool that stays behind its branch would seem to contain interrupted work."""
         top = os.path.join(layout.in_git(self.repository.common), "worktrees", self.change)
         place = Repository.find(top) if os.path.exists(os.path.join(top, ".git")) else None
-        if place is None or place.tree_of_index(place.index) != self._tip_tree:
+        if place is None or os.path.realpath(place.common) != os.path.realpath(self.repository.common):
+            return  # the project is a copy, and this is the original's
+        if place.tree_of_index(place.index) != self._tip_tree:
             return
         place.run("update-index", "-q", "--refresh", check=False)
         try:

@@ -17,6 +17,7 @@ from ralphtool.workspace.paths import Paths, printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from ralphtool.specs import Spec
 
@@ -48,10 +49,14 @@ class SpecPlace(Struct, frozen=True):
         prefix = os.path.relpath(os.path.realpath(self.root), os.path.realpath(self.repository.top))
         return [os.path.normpath(os.path.join(prefix, one)) for one in specs.places(self.root, self.change, self.ref)]
 
+    def copy(self, tree: str) -> AbstractContextManager[str]:
+        """A folder with the files of the change as a tree has them, while the block runs."""
+        return spec_files.copy_spec_files(self.repository, self.root, self.change, tree, self.ref)
+
     @contextmanager
     def open(self, tree: str) -> Iterator[Spec]:
         """The spec as a tree has it, while the block runs; changes to it are lost."""
-        with spec_files.copy_spec_files(self.repository, self.root, self.change, tree, self.ref) as folder:
+        with self.copy(tree) as folder:
             yield specs.open(folder, self.change, self.ref)
 
     def edit(self, tree: str, edit: Callable[[Spec], None]) -> str:

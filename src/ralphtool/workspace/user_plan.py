@@ -163,21 +163,43 @@ def take_as_it_is(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedP
     return MergedPlan(tree=write_blobs(place.repository, tip, changed), edit=plan_merge.PlanEdit())
 
 
-def preview(place: SpecPlace, folder: str) -> None:
-    """Updates the copy of a branch's plan in a folder to what the next run would use. Nothing else changes."""
+def preview(place: SpecPlace, folder: str) -> PlanEdit | None:
+    """Updates the copy of a branch's plan in a folder to what the next run would use; returns the edit that this needs.
+
+    Nothing else changes. None if there is no edit. For a plan that can't be used, the copy stays as it is.
+    """
     repository = place.repository
     base, tip = (repository.resolve(one + place.change) for one in (layout.START, layout.BRANCHES))
     if base is None or tip is None:
-        return
+        return None
     paths = place.list_paths()
     theirs = {path: files.read(os.path.join(repository.top, path)) for path in _name_files(repository.top, paths)}
     if is_left_behind(repository, place.change, paths, theirs):
-        return
-    changed = merge_files(repository.files_at(base, *paths), repository.files_at(tip, *paths), theirs)
+        return None
+    known = repository.files_at(tip, *paths)
+    changed = merge_files(repository.files_at(base, *paths), known, theirs)
     before, ours = (_read_stories(place, one) for one in (base, tip))
     _write_below(folder, place, changed)
+    try:
+        edit = _preview_edit(place, folder, before, ours)
+    except (ChangeNotFound, SpecError) as error:
+        _write_below(folder, place, {path: known.get(path) for path in changed})
+        raise UnusablePlan(_shorten_paths(str(error), folder)) from None
+    return None if edit.is_nothing else edit
+
+
+def _preview_edit(place: SpecPlace, folder: str, before: Sequence[Story], ours: Sequence[Story]) -> PlanEdit:
     spec = specs.open(folder, place.change, place.ref)
-    _set_ticks(spec, plan_merge.compare(before, ours, spec.stories()))
+    stories = spec.stories()
+    specs.check(stories, spec.path)
+    edit = plan_merge.compare(before, ours, stories)
+    _set_ticks(spec, edit)
+    return edit
+
+
+def _shorten_paths(text: str, folder: str) -> str:
+    """A copy of the plan is in a temporary folder: a message names the user's file."""
+    return text.replace(folder + os.sep, "")
 
 
 def _name_files(top: str, paths: Sequence[str]) -> list[str]:
@@ -232,13 +254,14 @@ def _merge_lines(base: bytes, ours: bytes, theirs: bytes) -> bytes:
 
 
 def _read_stories(place: SpecPlace, tree: str) -> list[Story]:
-    try:
-        with place.open(tree) as spec:
+    with place.copy(tree) as folder:
+        try:
+            spec = specs.open(folder, place.change, place.ref)
             stories = spec.stories()
             specs.check(stories, spec.path)
             return stories
-    except (ChangeNotFound, SpecError) as error:
-        raise UnusablePlan(str(error)) from None
+        except (ChangeNotFound, SpecError) as error:
+            raise UnusablePlan(_shorten_paths(str(error), folder)) from None
 
 
 def _set_ticks(spec: Spec, edit: PlanEdit) -> None:

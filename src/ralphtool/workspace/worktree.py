@@ -198,7 +198,7 @@ class Worktree(Tree):
 
     def _find_worktree(self) -> Repository | None:
         found = Repository.find(self.place) if os.path.exists(os.path.join(self.place, ".git")) else None
-        return found if found and os.path.realpath(found.top) == os.path.realpath(self.place) else None
+        return found if found and _is_same(found.top, self.place) and _is_same(found.common, self.home.common) else None
 
     def _add_worktree(self) -> str:
         """Creates it, and returns its git folder."""
@@ -324,12 +324,37 @@ def prune_worktrees(repository: Repository) -> None:
 
 
 def _repair_worktrees(repository: Repository) -> None:
-    """Corrects git's links to worktrees of ralphtool that were moved with the project."""
+    """Corrects git's links to worktrees of ralphtool that were moved or copied with the project.
+
+    `git worktree repair` would take those of the original away from it, and the user's own worktrees too.
+    """
     folder = os.path.join(layout.in_git(repository.common), "worktrees")
-    found = [os.path.join(folder, name) for name in (os.listdir(folder) if os.path.isdir(folder) else ())]
-    places = [place for place in found if os.path.isfile(os.path.join(place, ".git"))]
-    if places:
-        repository.run("worktree", "repair", *places, check=False)
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        link = os.path.join(folder, name, ".git")
+        if os.path.isfile(link):
+            _repair_link(repository, link)
+
+
+def _repair_link(repository: Repository, link: str) -> None:
+    target = _read_link(link)
+    record = os.path.join(repository.common, "worktrees", os.path.basename(target))
+    back = os.path.join(record, "gitdir")
+    if not os.path.isfile(back):
+        return
+    if not _is_same(_read_link(back), link):
+        files.replace(back, os.fsencode(f"{link}\n"))
+    if not _is_same(target, record):
+        files.replace(link, os.fsencode(f"gitdir: {record}\n"))
+
+
+def _is_same(one: str, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def _read_link(path: str) -> str:
+    """The path in one of the files by which git links a worktree and its record."""
+    named = os.fsdecode(files.read(path)).removeprefix("gitdir: ").rstrip("\n")
+    return os.path.join(os.path.dirname(path), named)
 
 
 def _lock_worktrees(repository: Repository) -> files.FileLock:
