@@ -137,6 +137,11 @@ class IoError(RalphError):
 class GitError(RalphError):
     code = "GIT_ERROR"
 
+    def __init__(self, message: str, full_disk: str = "") -> None:
+        """`full_disk` is a folder whose disk was full, so that git failed."""
+        super().__init__(message)
+        self.full_disk = full_disk
+
 
 class TreeBusy(RalphError):
     code = "TREE_BUSY"

@@ -143,3 +143,32 @@ def test_a_command_without_secrets_is_repeated_exactly(tmp_path: Path) -> None:
     words = ["sh", "-c", "my-agent --max-tokens 8000 --tokenizer a-long-name --keys vim https://example.org:8080/a@b"]
     told = build_agent_options(str(tmp_path), Settings(), [make("command", {"command": words})])
     assert shlex.split(shlex.split(told)[1]) == words
+
+
+AGENT = """\
+#!/bin/sh
+cat > /dev/null
+if [ ! -e "$0.asked" ]; then
+  touch "$0.asked"
+  echo "<promise>BLOCKED:$RALPH_TOKEN:the port is not known</promise>"
+  exit
+fi
+echo work > "$RALPH_STORY.txt"
+for task in 1.1 1.2 2.1; do ralphtool agent task done "$task" > /dev/null 2>&1; done
+echo "<promise>COMPLETE:$RALPH_TOKEN</promise>"
+"""
+
+
+@pytest.mark.parametrize("command", ["answer", "report"])
+def test_the_suggested_command_works_with_an_agent_command(unset: Lab, command: str) -> None:
+    agent = unset.root.parent / "my agent's.sh"
+    agent.write_text(AGENT)
+    agent.chmod(0o755)
+    assert unset.run("run", "--agent-command", f'"{agent}" --headless', "--max-iterations", "1").exit_code == 1
+    answered = unset.run("answer", "1", "use port 443")
+    assert answered.exit_code == 0, answered.stderr
+    words = find_command((answered if command == "answer" else unset.run(command)).stdout)
+    assert words[:4] == ["ralphtool", "run", "add-login", "--agent-command"]
+    done = unset.run(*words[1:], "--max-iterations", "1")
+    assert "1. First: completed" in done.stdout, done.stdout
+    assert unset.checkpoints() == ["1"]

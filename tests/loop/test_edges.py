@@ -364,3 +364,4 @@ def test_a_new_change_is_announced_before_its_workspace_is_there(lab: Lab) -> No
     assert events[0]["branch"] == "ralph/add-login"
     assert [story["id"] for story in events[0]["stories"]] == ["1", "2"]
     assert events[-1]["reason"] == error["error"]
+    assert lab.run("watch").stdout.splitlines()[1:3] == ["The run ended with an error.", error["error"]]

@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -586,14 +587,31 @@ def test_another_change_in_a_worktree_goes_on_at_the_same_time(lab: Lab) -> None
 # --- clocks -----------------------------------------------------------------------------------------
 
 
-def test_a_clock_that_jumps_ends_no_agent(lab: Lab) -> None:
-    if shutil.which("faketime") is None:
-        pytest.skip("faketime is not installed: nothing can make the clock jump for one program alone")
-    lab.repository(tasks=ONE, timeout="60s", silence="60s").play(default=[{"sleep": 1}, *DONE])
-    command = ["faketime", "-f", "+0 x600", COMMAND, "run", "--json"]
-    done = subprocess.run(command, cwd=lab.root, env=lab.env, capture_output=True, check=False, timeout=PATIENCE)
-    assert done.returncode == 0
+# Python imports this when it starts: the time of day jumps, by an hour per second. The monotonic clock stays.
+CLOCK = """\
+import time
+began, real = time.monotonic(), time.time
+time.time = lambda: real() + {speed} * (time.monotonic() - began)
+time.time_ns = lambda: int(time.time() * 1e9)
+"""
+
+
+@pytest.mark.parametrize("speed", [3600, -3600], ids=["forward", "back"])
+def test_a_clock_that_jumps_ends_no_agent(lab: Lab, speed: int) -> None:
+    lab.repository(tasks=ONE, timeout="600s", silence="600s").play(default=[{"sleep": 1}, *DONE])
+    clock = lab.root.parent / "clock"
+    clock.mkdir()
+    (clock / "sitecustomize.py").write_text(CLOCK.format(speed=speed))
+    env = {**lab.env, "PYTHONPATH": str(clock)}
+    done = subprocess.run([COMMAND, "run", "--json"], cwd=lab.root, env=env, capture_output=True, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
     assert lab.endings() == [("add-login-1-1", "completed")]
+    first, *_, last = [_find_time(one) for one in lab.events()]
+    assert (last - first > 1800) if speed > 0 else (last - first < -1800), "the clock did not jump"
+
+
+def _find_time(event: dict[str, Any]) -> float:
+    return datetime.fromisoformat(event["at"]).timestamp()
 
 
 # --- trees that are untidy in rare ways -------------------------------------------------------------

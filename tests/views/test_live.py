@@ -359,6 +359,7 @@ def written(end: RunEnd | events.RunEnded, change: str, encoding: str) -> list[s
         (["done"] * 4, "done", "4 of 4 stories are done."),
         (["done"], "done", "The story is done."),
         ([], "done", "There was nothing to do."),
+        ([], "unfinished", "The run ended with an error."),
         (["done", "skipped"], "done", "1 of 2 stories are done; 1 was skipped."),
         (
             ["done", "done", "done", "waiting", "failed"],

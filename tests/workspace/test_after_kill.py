@@ -11,7 +11,9 @@ from workspace.busy import CHANGE, Project, run
 
 from ralphtool.core import layout, locks
 from ralphtool.workspace import in_place
+from ralphtool.workspace.git import Repository
 from ralphtool.workspace.in_place import InPlace
+from ralphtool.workspace.worktree import Worktree
 
 BRANCH = f"ralph/{CHANGE}"
 HOOK = ".git/hooks/pre-commit"
@@ -27,12 +29,18 @@ def project(tmp_path: Path) -> Project:
 def kill(here: InPlace, died: float | None) -> None:
     """As the end of its process does. It died so many seconds from now; None: its records are gone."""
     os.close(here._lock)
-    record = Path(layout.events(here.root, "run-1"))
-    if died is not None:
-        record.parent.mkdir(parents=True, exist_ok=True)
-        record.touch()
-        moment = time.time() + died - locks.HEARTBEAT_SECONDS
-        os.utime(record, (moment, moment))
+    write_record(here.root, died)
+
+
+def write_record(root: str, died: float | None) -> None:
+    """The last sign of life of the run."""
+    if died is None:
+        return
+    record = Path(layout.events(root, "run-1"))
+    record.parent.mkdir(parents=True, exist_ok=True)
+    record.touch()
+    moment = time.time() + died - locks.HEARTBEAT_SECONDS
+    os.utime(record, (moment, moment))
 
 
 def commit(project: Project, branch: str, text: str) -> str:
@@ -188,3 +196,53 @@ def test_no_entry_of_the_stash_is_lost(project: Project, died: float) -> None:
         assert names == ["two", "one"]
         assert f"`git stash show -p {mine[:10]}`" in told[1]
         assert find_value(project, f"refs/ralph/moved/{mine}") == mine
+
+
+# --- in a worktree ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def killed(project: Project) -> Project:
+    """An agent was at work in a worktree when its run was killed."""
+    project.worktree()
+    return project
+
+
+def open_again(project: Project) -> str:
+    """What the next run says about it."""
+    found = Repository.find(str(project.top))
+    assert found is not None
+    again = Worktree(found, str(project.top), CHANGE)
+    told = "\n".join(again.open("run-2", []))
+    again.close()
+    return told
+
+
+def test_a_later_hook_stays_and_is_named_after_a_run_in_a_worktree(killed: Project) -> None:
+    write_record(str(killed.top), LONG_AGO)
+    run(killed.top, ADD_HOOK)
+    told = open_again(killed)
+    assert (killed.top / HOOK).exists()
+    assert f"{HOOK} was changed after the run had been killed, and is left as it is" in told
+    run(killed.top, told.partition("If it wasn't you, run `")[2].partition("`")[0])
+    assert not (killed.top / HOOK).exists()
+    assert HOOK not in open_again(killed), "it is said once"
+
+
+@pytest.mark.parametrize("died", [YET_TO_COME, None], ids=["before-the-end", "no-records"])
+def test_a_hook_that_may_be_the_agents_is_reverted_after_a_run_in_a_worktree(
+    killed: Project, died: float | None
+) -> None:
+    write_record(str(killed.top), died)
+    run(killed.top, ADD_HOOK)
+    told = open_again(killed)
+    assert not (killed.top / HOOK).exists()
+    assert f"{HOOK}: changed by the agent, and restored" in told
+
+
+def test_a_hook_that_the_user_changes_later_stays_also_if_the_agent_had_changed_it(killed: Project) -> None:
+    run(killed.top, ADD_HOOK)
+    write_record(str(killed.top), LONG_AGO)
+    run(killed.top, f"echo exit 0 >> {HOOK}")
+    assert f"{HOOK} was changed after the run had been killed" in open_again(killed)
+    assert (killed.top / HOOK).read_text().endswith("exit 0\n")

@@ -455,6 +455,7 @@ class LocalExecutor:
             paths=taken.paths,
             findings=tuple(findings) if self.context.settings.run.guard != "off" else (),
             trouble=taken.trouble,
+            full_disk=report.full_disk or taken.full_disk,
             required=frozenset(task.id for task in specs.find_story(before.stories, assignment.story).required),
         )
         return self._look_at_disk(report)

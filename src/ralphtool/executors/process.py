@@ -26,9 +26,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ralphtool.core import files
+from ralphtool.core.disk import is_disk_full
 from ralphtool.core.locks import read_start_time
 from ralphtool.executors import supervisor
-from ralphtool.executors.disk import is_disk_full
 from ralphtool.executors.transcript import ProgramOutput
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Literal
 
 from ralphtool.core import files
-from ralphtool.executors.disk import is_disk_full
+from ralphtool.core.disk import is_disk_full
 
 if TYPE_CHECKING:
     import socket

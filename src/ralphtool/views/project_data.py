@@ -246,7 +246,8 @@ def read_fingerprint(root: str, path: str | None = None) -> tuple[int, ...]:
     ralph = layout.folder(root)
     places = [os.path.join(ralph, name) for name in ("locks", "runs", "standing", "questions")]
     spec = [path, *(os.path.join(path, name) for name in _list_names(path))] if path else []
-    return tuple(map(_read_mtime, [*places, *(os.path.join(root, folder) for folder in _list_change_folders()), *spec]))
+    folders = (os.path.join(root, folder) for folder in _list_change_folders())
+    return (*map(_read_mtime, [*places, *folders, *spec]), *branch.read_fingerprint(root))
 
 
 @cache

@@ -13,9 +13,9 @@ from msgspec import structs
 from ralphtool import __version__
 from ralphtool.agents import Failure
 from ralphtool.core import files, layout, project
+from ralphtool.core.disk import find_full_disk, is_disk_full
 from ralphtool.errors import GitError, RalphError
 from ralphtool.executors import orders
-from ralphtool.executors.disk import find_full_disk, is_disk_full
 from ralphtool.executors.orders import Receipt
 from ralphtool.executors.temporal.serving import JobEnded, JobRefused
 from ralphtool.loop.runners import check_runners, make_runners

@@ -49,6 +49,34 @@ def read_tip(root: str, change: str) -> str | None:
     return plain_git.resolve(git, git, layout.BRANCHES + change) if git else None
 
 
+def read_fingerprint(root: str) -> tuple[int, ...]:
+    """Changes whenever a branch of a change, or the user's last commit, moves. Needs no git, and costs next to nothing:
+    git writes a ref aside and then renames it, so that its folder changes."""
+    own = git_folder(root)
+    if own is None:
+        return ()
+    git = _find_common(own)
+    shared = (layout.BRANCHES, layout.FINISHED, "packed-refs", "reftable")
+    places = [os.path.join(own, "HEAD"), os.path.join(own, "logs", "HEAD"), *(os.path.join(git, one) for one in shared)]
+    return tuple(number for place in places for number in _read_state(place))
+
+
+def _find_common(git: str) -> str:
+    """The folder with the refs: of a linked worktree, that of the repository."""
+    try:
+        return os.path.normpath(os.path.join(git, os.fsdecode(files.read(os.path.join(git, "commondir"))).strip()))
+    except OSError:
+        return git
+
+
+def _read_state(path: str) -> tuple[int, ...]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (0,)
+    return (info.st_mtime_ns, info.st_size, info.st_ino)
+
+
 def check_can_exist(root: str, change: str) -> None:
     """Git can't have a branch below the name of another one."""
     if (repository := _open_repository(root)) is None:

@@ -141,9 +141,13 @@ class Repository:
         with process:
             output, errors = self._follow(process, arguments[0], input)
         if process.returncode and check:
-            said = errors.decode("utf-8", "replace").strip() or f"exit status {process.returncode}"
-            raise GitError(f"git {arguments[0]}: {said}")
+            raise self._explain_failure(arguments[0], process.returncode, errors)
         return output
+
+    def _explain_failure(self, name: str, status: int, errors: bytes) -> GitError:
+        from ralphtool.workspace.git_failure import explain_failure  # most commands work
+
+        return explain_failure(name, status, errors, (self.top, self.common))
 
     def _follow(self, process: subprocess.Popen[bytes], name: str, input: bytes | None = None) -> tuple[bytes, bytes]:
         """The output of a command. It is ended when its time is up, and earlier if the run must end.
@@ -361,7 +365,7 @@ class Repository:
     def _end(self, process: subprocess.Popen[bytes]) -> list[str]:
         output, errors = self._follow(process, "ls-files")
         if process.returncode:
-            raise GitError(f"git ls-files: {errors.decode('utf-8', 'replace').strip()}")
+            raise self._explain_failure("ls-files", process.returncode, errors)
         return [one for one in os.fsdecode(output).split("\0") if one]
 
     def restore_from_index(self, paths: Sequence[str]) -> None:

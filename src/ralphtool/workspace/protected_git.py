@@ -52,6 +52,7 @@ class _GitRecord(Struct, frozen=True):
     refs: dict[str, str] | None
     tip: str  # of the branch that a run works on
     stash: list[bytes] = []
+    run: str = ""  # whose agent it was about to start
 
 
 class ProtectedGit:
@@ -69,6 +70,7 @@ class ProtectedGit:
         self._trace = AgentTrace(os.path.join(layout.in_git(repository.gitdir), "agent-git"))
         self._notices: list[str] = []
         self.tip = ""  # the branch's commit
+        self.run = ""
         self.is_out_of_reach = False  # an agent can't touch it: changes are the user's
 
     @property
@@ -110,23 +112,32 @@ class ProtectedGit:
         """After a kill, the next run needs to know the old state."""
         named = {os.path.relpath(path, self.repository.common): one for path, one in self._files.items()}
         saved = {path: one for path, one in named.items() if one}
-        known = _GitRecord(list(named), saved, self._refs.refs, self.tip, self._refs.stash)
+        known = _GitRecord(list(named), saved, self._refs.refs, self.tip, self._refs.stash, self.run)
         files.replace(self._record_path, msgspec.json.encode(known))
 
     def recover(self, since: float | None = None) -> None:
         """Reverts an agent's changes from before its run was killed; `take_notices` returns what was done.
 
         Changes after `since` are the user's; None if that time is not known."""
-        try:
-            known = typed.decode(files.read(self._record_path), _GitRecord)
-        except (FileNotFoundError, msgspec.DecodeError):
+        if (known := self._read_record()) is None:
             return
-        if any(map(os.path.isabs, known.paths)):
-            return  # written by an earlier version, maybe before the project was moved
         self._files = {os.path.join(self.repository.common, path): known.files.get(path) for path in known.paths}
         self._refs.refs, self._refs.stash, self.tip = known.refs, known.stash, known.tip
         found = self.restore_changed(AfterKill(self.repository, since))
         self._notices = [*(f"{one.path}: {one.detail}" for one in found), *self._notices]
+
+    def find_killed_run(self) -> str:
+        """The run whose agent was not over when it was killed; empty if that is not known."""
+        known = self._read_record()
+        return known.run if known else ""
+
+    def _read_record(self) -> _GitRecord | None:
+        try:
+            known = typed.decode(files.read(self._record_path), _GitRecord)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        # An earlier version wrote absolute paths, maybe before the project was moved.
+        return None if any(map(os.path.isabs, known.paths)) else known
 
     def forget(self) -> None:
         if self.is_out_of_reach and not os.path.exists(self._record_path):

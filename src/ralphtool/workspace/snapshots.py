@@ -22,6 +22,7 @@ class WorkspaceSnapshot(Struct, frozen=True):
     paths: tuple[str, ...] = ()
     findings: tuple[GuardFinding, ...] = ()
     trouble: str = ""
+    full_disk: str = ""  # a folder whose disk was full, so that they could not be saved
 
 
 class ProtectedWork(Struct, frozen=True):

@@ -185,7 +185,7 @@ class Tree:
         try:
             tree, changed = self._snapshot(self._began_with)
         except GitError as error:
-            return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(error))
+            return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(error), full_disk=error.full_disk)
         except OSError as error:
             return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(from_os_error(error)))
         paths = dict.fromkeys(printable(path) for one in changed for path in (one.old_path, one.path))

@@ -6,7 +6,7 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from ralphtool.core import files, layout
+from ralphtool.core import files, layout, locks
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
 from ralphtool.workspace import revert
@@ -55,6 +55,7 @@ class Worktree(Tree):
         told = self._start_from_user_tree(own_files) + self._describe_unseen(own_files)
         self._use(self._ensure_worktree())
         self._recover_git()
+        self.protected_git.run = run
         if not os.path.exists(self.repository.index):
             os.makedirs(os.path.dirname(self.repository.index), exist_ok=True)
             self.repository.run("read-tree", "--empty")
@@ -68,9 +69,15 @@ class Worktree(Tree):
         return [*told, f"the worktree is {self.place}"]
 
     def _recover_git(self) -> None:
-        self.protected_git.recover()
+        run = self.protected_git.find_killed_run()
+        self.protected_git.recover(self._find_end(run) if run else None)
         self.protected_git.unlock()
         remove_index_lock(self.repository.index)
+
+    def _find_end(self, run: str) -> float | None:
+        """When a run that was killed had certainly ended; None if its records are gone."""
+        last = locks.read_last_heartbeat(self._project, run)
+        return None if last is None else last + locks.HEARTBEAT_SECONDS
 
     def _fill_new(self) -> None:
         """Writes the files of the last checkpoint to an empty worktree: it has no index, and nothing is in the way."""

@@ -345,3 +345,20 @@ def test_a_page_that_is_for_looking_has_nothing_to_press(lab: Lab, serve: Serve,
     tab.page.locator("#s-stories a").first.click()
     tab.page.locator("#story .attempt").first.wait_for()
     assert tab.page.locator("[data-do]").count() == 0
+
+
+def test_a_branch_that_was_rewritten_is_compared_again_at_once(lab: Lab, serve: Serve, look: Look) -> None:
+    """The state of the change stays the same: only the branch moves, and moves back."""
+    lab.repository(accept="held").play(default=DONE)
+    lab.loop()
+    newest = lab.git("rev-parse", "ralph/add-login")
+    tab = look(serve(lab).address)
+    open_run(tab)
+    stories, numbers = tab.page.locator("#s-stories > ul > li"), tab.page.locator(".numbers")
+    expect(numbers).to_contain_text("2 of 2")
+    lab.git("branch", "--force", "ralph/add-login", "ralph/add-login~1")
+    expect(numbers).to_contain_text("1 of 2")
+    expect(stories.last).to_contain_text("its checkpoint is gone from the branch: open again")
+    lab.git("branch", "--force", "ralph/add-login", newest)
+    expect(numbers).to_contain_text("2 of 2")
+    expect(stories.last).to_contain_text("not proven")

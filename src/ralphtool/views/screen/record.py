@@ -17,7 +17,9 @@ from ralphtool.core.amounts import format_duration, pluralize
 from ralphtool.record.events import Agent, Gate, IterationStarted, WorkerJoined
 from ralphtool.record.follow import Follower
 from ralphtool.record.view_parts import parse_time
+from ralphtool.views import project_data as data
 from ralphtool.views import receipts
+from ralphtool.views.screen import since
 from ralphtool.views.terminal.drawing import truncate
 from ralphtool.views.terminal.event_lines import describe_event, format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
@@ -32,7 +34,7 @@ from ralphtool.views.terminal.phrases import (
 from ralphtool.views.terminal.picture import RunDisplay
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from ralphtool.judging.receipt import Receipt
     from ralphtool.record.events import AgentEvent, Event
@@ -144,8 +146,10 @@ class WatchedRun(RunDisplay):
         self._last = ""  # the time of the last event
         self.activities: deque[Activity] = deque(maxlen=MAX_ACTIVITIES)
         self.count = 0
+        self.recorded = self.run  # `run` may have the stories of an ended run as they are now
 
     def feed(self, event: Event) -> None:
+        self.run = self.recorded
         super().feed(event)
         self._last = event.at or self._last
         if isinstance(event, Agent) and isinstance(event.event, agents.Usage | agents.Quota):
@@ -229,6 +233,7 @@ class FollowedRun:
     def __init__(self, run: RunSummary) -> None:
         self.run = run
         self._follower = Follower(run.path, WatchedRun, joins=True, detail=_NEAR)
+        self._seen: tuple[int, ...] = ()
         self.read(0.0)
 
     @property
@@ -246,3 +251,16 @@ class FollowedRun:
             self._follower.read(seconds)
         except OSError:
             pass  # it can't be read now; the next read tries again
+
+    def may_have_changed(self) -> bool:
+        """Whether the stories of an ended run may be other than when this was last asked."""
+        if self.view.recorded.end is None or self.is_behind:
+            return False
+        before, self._seen = self._seen, data.read_fingerprint(self.run.root)
+        return before != self._seen
+
+    def find_current(self) -> Callable[[], None]:
+        """Reads the stories as they are now, which takes a while. Calling the result shows them."""
+        view = self.view
+        now = since.update_run(self.run, view.recorded)
+        return lambda: setattr(view, "run", now)

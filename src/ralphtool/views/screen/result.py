@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ralphtool.views.screen.record import WatchedRun
 
 _SOON = 0.05  # seconds between two slices of a long record
+_OFTEN = 0.25  # seconds between two checks whether the stories have changed
 _FILES = 8  # listed per attempt
 
 
@@ -84,6 +85,18 @@ class ResultPage(Page, inherit_bindings=False):
         self.following.read()
         if not self.following.is_behind:
             self._reading.stop()
+            self._show_result()
+            self.set_interval(_OFTEN, self._look_around)
+
+    def _look_around(self) -> None:
+        if self.is_current and self.following.may_have_changed():
+            self.run_worker(self._show_current(), group="current", exclusive=True)
+
+    async def _show_current(self) -> None:
+        """The stories as they are now. On an error, the record stays."""
+        show = await self.run_in_thread(self.following.find_current)
+        if not isinstance(show, RalphError):
+            show()
             self._show_result()
 
     async def _load_history(self) -> None:

@@ -119,6 +119,8 @@ class WatchPage(Page, inherit_bindings=False):
         self._show_log()
         self._check_alive()
         self._check_questions()
+        if self.following.may_have_changed():
+            self.run_worker(self._show_current(), group="current", exclusive=True)
         self._show_head()
         self._show_stories()
         self._show_keys()
@@ -149,6 +151,12 @@ class WatchPage(Page, inherit_bindings=False):
             self._asked = {one.story for one in data.list_unanswered(self.root, self.change)}
         except (RalphError, OSError):
             self._asked = set()  # the reason is shown to a user who wants to answer
+
+    async def _show_current(self) -> None:
+        """The next refresh shows the stories of an ended run as they are now. On an error, the record stays."""
+        show = await self.run_in_thread(self.following.find_current)
+        if not isinstance(show, RalphError):
+            show()
 
     async def _load_tasks(self) -> None:
         """A record has the number of tasks, but not their texts."""

@@ -132,6 +132,8 @@ def describe_end(result: str, states: Sequence[str], claims: Sequence[Claim] = (
     if result != "interrupted":
         is_only = result in ("done", "unproven") and list(states) == ["done"]
         told = _describe_only_story(*(*claims, ("", ""))[0]) if is_only else _describe_stories(states, claims)
+        if result == "unfinished" and not states:
+            told = "The run ended with an error."  # only then, its last event names no stories
     return f"The gates are red at the end of the run: {red}. {told}" if red else told
 
 

@@ -12,7 +12,7 @@ from ralphtool.errors import UnsafePath
 from ralphtool.views.report import diffs, formatting, from_record, learnt, page, timeline
 from ralphtool.views.report.elements import tag
 from ralphtool.views.terminal.phrases import describe_gate_time
-from ralphtool.views.web.panels import build_button, list_judgements
+from ralphtool.views.web.panels import REOPENED, build_button, list_judgements
 
 if TYPE_CHECKING:
     from ralphtool.record.runs import RunSummary
@@ -56,8 +56,8 @@ def build_story(watched: WatchedRun, facts: Facts, id: str, *, read_only: bool) 
 def _update_story(watched: WatchedRun, story: ReportStory, id: str) -> ReportStory:
     """Applies decisions that were made after the run, as the list of stories does."""
     now = watched.find_proof(id)
-    if now == "rejected":
-        return msgspec.structs.replace(story, state="open", proof="", receipt=None, why="you rejected it")
+    if now in REOPENED:
+        return msgspec.structs.replace(story, state="open", proof="", receipt=None, why=REOPENED[now])
     return msgspec.structs.replace(story, proof=now) if story.state == "done" and now != story.proof else story
 
 

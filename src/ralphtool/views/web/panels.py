@@ -46,6 +46,11 @@ if TYPE_CHECKING:
 
 _MOST_STORIES, _MOST_TASKS, _MOST_GATES, _MOST_LANES, _MOST_DOUBTS, _OPEN_CARDS = 500, 100, 6, 32, 50, 3
 _clean = formatting.clean_line
+REOPENED = {  # claims of a story that was done when the run ended: why it is open again
+    "rejected": "you rejected it",
+    "gone": "its checkpoint is gone from the branch",
+    "unticked": "its tasks are not ticked any more",
+}
 
 
 class Shown(NamedTuple):
@@ -66,7 +71,7 @@ class Shown(NamedTuple):
         return self.state in ("running", "paused")
 
     def find_proof(self, story: StoryView) -> str:
-        """What a story that is done claims; `rejected` if a person has reopened it since."""
+        """What a story that is done claims; one of `REOPENED` if it is open again since."""
         if self.proofs is None or story.proof in ("", "ticked"):  # there is no receipt for these
             return story.proof
         return self.proofs.get(story.id, story.proof)
@@ -136,16 +141,16 @@ def _build_progress(shown: Shown) -> Element | None:
 
 
 def _list_done(shown: Shown) -> list[StoryView]:
-    """The stories that are done and were not rejected since."""
+    """The stories that are done and were not reopened since."""
     done = [one for one in shown.view.stories.values() if one.state == "done"]
-    return [one for one in done if shown.find_proof(one) != "rejected"]
+    return [one for one in done if shown.find_proof(one) not in REOPENED]
 
 
 def _choose_mark(shown: Shown, story: StoryView) -> str:
     if _find_attempt(shown, story.id):
         return "current"
     proof = shown.find_proof(story)
-    return "open" if story.state == "done" and proof == "rejected" else choose_mark(story.state, proof)
+    return "open" if story.state == "done" and proof in REOPENED else choose_mark(story.state, proof)
 
 
 def _find_attempt(shown: Shown, story: str) -> AttemptView | None:
@@ -401,7 +406,7 @@ def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> li
     if any(one.story == story.id and one.answer for one in shown.asked):
         words = "answered"
     if story.state == "done":
-        words = "you rejected it: open again" if proof == "rejected" else proof_words.describe_proof(proof)
+        words = f"{REOPENED[proof]}: open again" if proof in REOPENED else proof_words.describe_proof(proof)
     parts: list[object] = [_clean(words, 60)] if words and not now else []
     if story.tasks_total and story.state != "done":
         parts.append(f"{story.tasks_done} of {pluralize(story.tasks_total, 'task', 'tasks')}")

@@ -11,7 +11,7 @@ import msgspec
 from ralphtool import agents
 from ralphtool.core import layout
 from ralphtool.errors import RalphError
-from ralphtool.record import questions, receipts, runs
+from ralphtool.record import present, questions, receipts, runs
 from ralphtool.record.events import Agent, PlanEdited
 from ralphtool.record.follow import Follower
 from ralphtool.record.run_view import RunView
@@ -20,11 +20,13 @@ from ralphtool.views.report.facts import RunKnowledge
 from ralphtool.views.web import log_items, panels
 from ralphtool.views.web.log_items import Batch
 from ralphtool.views.web.panels import Shown
+from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ralphtool.record.events import Event
+    from ralphtool.record.present import StoryNow
     from ralphtool.record.questions import OpenQuestion
     from ralphtool.specs import Task
     from ralphtool.views.report.facts import Facts
@@ -154,6 +156,8 @@ class WatchedRun:
         root, change = self.run.root, self.run.change
         places = (layout.questions(root), layout.change_state(root, change), layout.runs(root))
         seen = tuple(part for place in places for part in _read_state_of(place))
+        if not self._is_alive:  # a run moves its branch itself
+            seen = (*seen, *branch.read_fingerprint(root), len(self.view.stories), self._follower.is_behind)
         if not change or seen == self._questions_seen:
             return
         self._questions_seen, self._is_stale = seen, True
@@ -170,7 +174,10 @@ class WatchedRun:
             return None
         stories = questions.load_change_state(self.run.root, self.run.change).get("stories", {})
         claims = receipts.read_receipts(self.run.root, self.run.change)
-        return {**dict.fromkeys(stories, "rejected"), **{id: one.state for id, one in claims.items()}}
+        current = {**dict.fromkeys(stories, "rejected"), **{id: one.state for id, one in claims.items()}}
+        done = {one.id: one.title for one in self.view.stories.values() if one.state == "done" and one.id in claims}
+        found = present.read_stories(self.run.root, self.run.change, done) if done else {}
+        return {**current, **{id: _name_reopening(now) for id, now in found.items() if not now.is_done}}
 
     def _draw(self) -> None:
         began = time.monotonic()
@@ -232,6 +239,10 @@ class WatchedRun:
 
     def _find_now(self) -> float:
         return time.time() if self.state in ("running", "paused") else self.view.now
+
+
+def _name_reopening(now: StoryNow) -> str:
+    return "gone" if now.why == receipts.UNDONE else "unticked"
 
 
 def _read_state_of(path: str) -> tuple[int, ...]:
