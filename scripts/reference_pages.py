@@ -111,7 +111,6 @@ Below `TMPDIR` (else `/tmp`), readable by you alone:
 | `ralph/gemini/…` | links to your settings, for Gemini CLI |
 | `ralph/logs/bug-PID.log` | details for a bug report: [exit code 3](exit-codes.md#exit-codes) |
 | `ralphtool/CHANGE-learnings.md` | free-form notes of agents; `ralphtool learnings` shows them |
-| `ralphtool/CHANGE-XXXXXXXX-learnings.md` | the same, if the first file is about another project |
 
 ## Branches and refs
 

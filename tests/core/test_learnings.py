@@ -7,7 +7,6 @@ import stat
 from pathlib import Path
 
 import pytest
-from lab import DONE, Lab
 from project import Ralph
 
 from ralphtool.core import learnings_file
@@ -148,71 +147,3 @@ def test_of_several_changes_one_has_to_be_named(project: Ralph) -> None:
     assert told.exit_code == 2
     assert "TODO" in told.stderr
     assert CHANGE in told.stderr
-
-
-# --- another project with a change of the same name -------------------------------------------------
-
-
-def make_two(tmp_path: Path) -> tuple[str, str]:
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    second.mkdir()
-    return str(first), str(second)
-
-
-def test_another_project_gets_a_file_of_its_own(file: Path, tmp_path: Path) -> None:
-    first, second = make_two(tmp_path)
-    assert learnings_file.ensure(CHANGE, first)[-1] == str(file) == learnings_file.path_of(CHANGE, first)
-    assert f"\nProject: {first}\n-->" in file.read_text()
-    assert learnings_file.read(CHANGE, first) is None
-    with file.open("a") as notes:
-        notes.write("the first uses port 8080\n")
-    [other] = learnings_file.ensure(CHANGE, second)
-    assert other == learnings_file.path_of(CHANGE, second) != str(file)
-    assert os.path.basename(other).startswith(f"{CHANGE}-")
-    Path(other).write_text("the second uses port 9090\n")
-    assert learnings_file.read(CHANGE, first) == "the first uses port 8080"
-    assert learnings_file.read(CHANGE, second) == "the second uses port 9090"
-    assert learnings_file.ensure(CHANGE, second) == []
-    for root, path in ((first, str(file)), (second, other)):
-        assert learnings_file.path_of(CHANGE, f"{root}/.git/ralph/worktrees/{CHANGE}") == path
-        assert learnings_file.path_of(CHANGE, f"{root}/.git/ralph/worktrees/{CHANGE}/shop") != path
-
-
-def test_a_project_that_was_moved_keeps_its_file(file: Path, tmp_path: Path) -> None:
-    first, _ = make_two(tmp_path)
-    learnings_file.ensure(CHANGE, first)
-    os.rename(first, f"{first}-moved")
-    assert learnings_file.path_of(CHANGE, f"{first}-moved") == str(file)
-
-
-def test_a_file_that_names_no_project_is_read(file: Path, tmp_path: Path) -> None:
-    first, second = make_two(tmp_path)
-    learnings_file.ensure(CHANGE)
-    file.write_text("use port 8080\nProject: x\n")
-    assert [learnings_file.read(CHANGE, one) for one in (first, second)] == ["use port 8080\nProject: x"] * 2
-
-
-def test_a_path_that_could_close_the_comment_is_left_out(file: Path, tmp_path: Path) -> None:
-    root = tmp_path / "a-->b"
-    root.mkdir()
-    learnings_file.ensure(CHANGE, str(root))
-    assert "Project" not in file.read_text()
-    assert learnings_file.read(CHANGE, str(root)) is None
-
-
-def test_a_prompt_has_nothing_of_another_project(lab: Lab) -> None:
-    notes = lab.tmp / "ralphtool" / f"{CHANGE}-learnings.md"
-    lab.repository().play(default=DONE)
-    other = lab.root.parent / "other"
-    other.mkdir()
-    notes.parent.mkdir(mode=0o700)
-    notes.write_text(f"# Learnings: {CHANGE}\n\n<!--\nProject: {other}\n-->\nThe other uses port 8080.\n")
-    notes.chmod(0o600)
-    assert lab.loop().exit_code == 0
-    [prompt, *_] = [one.read_text() for one in sorted(lab.root.glob(".ralph/runs/*/*/prompt.md"))]
-    assert "port 8080" not in prompt
-    assert str(notes) not in prompt
-    [own] = [one for one in notes.parent.glob("*.md") if one != notes]
-    assert str(own) in prompt
-    assert lab.run("learnings", CHANGE).stdout.startswith(f"{own}\n")

@@ -168,9 +168,8 @@ def learnings(change: str | None, as_json: bool) -> None:
     """
     from ralphtool.core import learnings_file
 
-    root = project.find()
-    change = change or overview.find_only(root)
-    path, content = learnings_file.path_of(change, root), learnings_file.read(change, root)
+    change = change or overview.find_only(project.find())
+    path, content = learnings_file.path_of(change), learnings_file.read(change)
     if not learnings_file.exists(path):
         _check_change_exists(change)
     if as_json:

@@ -114,7 +114,7 @@ def begin(
     The learnings file is created here too: it must exist before the first story.
     """
     path = session.path_of(session_id)
-    learnings_file.exists(learnings_file.path_of(change, root))
+    learnings_file.exists(learnings_file.path_of(change))
     if find_abandoned_lock(root, change) is None:
         _refuse_second_use(path, session_id)
     # Undo while the lock is held: only its holder may remove the locked file.
@@ -166,7 +166,7 @@ class _SessionStart:
             _refuse_second_use(self.path, self.session_id)
         aside = self._prepare_session()
         self._write_project_note()
-        self.undo.made(learnings_file.ensure(self.state["change_name"], self.root))
+        self.undo.made(learnings_file.ensure(self.state["change_name"]))
         # The lock first: after a kill, a lock without its session file counts as abandoned and names what it inherits.
         self._write_lock(spec, owner)
         self._publish_session(aside)

@@ -46,12 +46,6 @@ def find(start: str | None = None) -> str:
     return here
 
 
-def find_users_folder(root: str) -> str:
-    """The project in the user's own tree, if this one is in a run's worktree of the same repository."""
-    top, is_ours, place = os.path.realpath(root).partition(_OUR_WORKTREES)
-    return os.path.join(top, place.partition(os.sep)[2]).rstrip(os.sep) if is_ours else top
-
-
 def _list_marks(folder: str) -> tuple[str, ...]:
     # OpenSpec's own folders contain a `specs`, but are not projects.
     return tuple(mark for mark in _MARKS if mark != "specs") if "openspec" in folder.split(os.sep) else _MARKS
