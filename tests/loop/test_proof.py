@@ -80,6 +80,7 @@ CHEATS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
+    shop.configure(tests=[GATE], attempts=1)
     shop.play(default=attempt({"cart.py": BROKEN, **CHEATS[name]}))
     assert state_of(shop) in ("failed", "unproven")
 
@@ -186,6 +187,7 @@ def test_golden():
     shop.write("tests/golden.txt", "3")
     shop.git("add", "tests")
     shop.git("commit", "--quiet", "--message=golden")
+    shop.configure(tests=[GATE], attempts=1)
     tests = TESTS.replace("== 3", "== 4")
     shop.play(default=attempt({"cart.py": BROKEN, "tests/golden.txt": "4", "tests/test_cart.py": tests}))
     assert state_of(shop) == "failed"
@@ -203,6 +205,7 @@ def test_a_red_test_that_becomes_green_is_proof(shop: Lab) -> None:
 def test_a_red_test_that_is_changed_until_it_is_green_is_no_proof(shop: Lab) -> None:
     shop.write("cart.py", BROKEN)
     shop.git("commit", "--quiet", "--all", "--message=broken")
+    shop.configure(tests=[GATE], attempts=1)
     shop.play(default=attempt({"README.md": "x", "tests/test_cart.py": TESTS.replace("== 3", "== 4")}))
     assert state_of(shop) == "failed"
 
