@@ -38,6 +38,16 @@ class TestCart(unittest.TestCase):
     def test_count(self):
         self.assertEqual(count([1, 2]), 2)
 """
+UNITTEST_OWN = """\
+import unittest
+
+from cart import discount
+
+
+class TestDiscount(unittest.TestCase):
+    def test_discount(self):
+        self.assertEqual(discount([100], 20), 80)
+"""
 
 
 def attempt(files: dict[str, str]) -> list[dict[str, Any]]:
