@@ -46,8 +46,8 @@ def test_a_story_is_proven_by_its_own_tests(shop: Lab) -> None:
 
 @pytest.mark.parametrize("workspace", ["here", "worktree"])
 def test_every_gate_on_record_is_part_of_the_time(lab: Lab, workspace: str) -> None:
-    make_shop(lab).configure(tests=[GATE], workspace=workspace)
-    lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], workspace=workspace)
+    lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
     assert state_of(lab) == "proven"
     gates = [one for one in lab.events() if one["type"] == "gate"]
     [verdict] = [one for one in lab.events() if one["type"] == "verdict"]
@@ -62,18 +62,19 @@ def test_every_gate_on_record_is_part_of_the_time(lab: Lab, workspace: str) -> N
     assert ended["spent"]["seconds"] >= ended["spent"]["gate_seconds"] + ended["spent"]["agent_seconds"]
 
 
-def test_a_story_without_tests_is_held(shop: Lab) -> None:
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
-    assert state_of(shop) == "held"
-    assert [run["kind"] for run in receipts(shop)[0]["runs"]] == ["gates"]
+def test_a_story_without_tests_is_held(plain: Lab) -> None:
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "held"
+    assert [run["kind"] for run in receipts(plain)[0]["runs"]] == ["gates"]
 
 
-def test_an_agent_that_only_ticks_has_done_nothing(shop: Lab) -> None:
-    shop.play(default=attempt({}))
-    assert state_of(shop) == "failed"
-    assert "only the spec was changed" in shop.entries()[0]["summary"]
+def test_an_agent_that_only_ticks_has_done_nothing(plain: Lab) -> None:
+    plain.play(default=attempt({}))
+    assert state_of(plain) == "failed"
+    assert "only the spec was changed" in plain.entries()[0]["summary"]
 
 
+NEW_UNITTESTS = UNITTESTS.replace("3)", "4)")
 BROKEN = CART.replace("return sum(prices)", "return 4") + DISCOUNT
 CHEATS: dict[str, dict[str, str]] = {
     "expected values edited": {"tests/test_cart.py": TESTS.replace("== 3", "== 4")},
@@ -106,7 +107,7 @@ def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
 
 
 def test_the_second_try_of_the_tests_as_they_were_is_told_apart(plain: Lab) -> None:
-    plain.play(default=attempt({"cart.py": BROKEN, "tests/test_cart.py": UNITTESTS.replace("3)", "4)")}))
+    plain.play(default=attempt({"cart.py": BROKEN, "tests/test_cart.py": NEW_UNITTESTS}))
     plain.loop("--attempts", "1")
     [entry] = plain.entries()
     gates = [one for one in plain.events() if one["type"] == "gate" and one["when"].startswith("replay")]
@@ -117,19 +118,22 @@ def test_the_second_try_of_the_tests_as_they_were_is_told_apart(plain: Lab) -> N
     assert shown.count("red on the tests as they were, run again: ") == 1
 
 
-WEAKER = {"cart.py": CART + DISCOUNT, "tests/test_cart.py": TESTS.replace("total([1, 2]) == 3", "total([1, 2])")}
+WEAKER = {
+    "cart.py": CART + DISCOUNT,
+    "tests/test_cart.py": UNITTESTS.replace("assertEqual(total([1, 2]), 3)", "assertTrue(total([1, 2]))"),
+}
 TOLD = "1 assertion that still passes was weakened: tests/test_cart.py"
 
 
-def test_a_weakened_test_that_still_passes_is_told_at_the_end_of_the_run(shop: Lab) -> None:
-    shop.play(default=attempt(WEAKER))
-    assert state_of(shop) == "held"
-    assert shop.events()[-1]["stories"][0]["weaker_tests"] == TOLD
+def test_a_weakened_test_that_still_passes_is_told_at_the_end_of_the_run(plain: Lab) -> None:
+    plain.play(default=attempt(WEAKER))
+    assert state_of(plain) == "held"
+    assert plain.events()[-1]["stories"][0]["weaker_tests"] == TOLD
 
 
 @pytest.mark.parametrize(("change", "state"), [("strict", "failed"), ("strict, asked for", "held")])
 def test_strict_fails_a_weakened_test_unless_the_story_asks_for_it(lab: Lab, change: str, state: str) -> None:
-    make_shop(lab).configure(tests=[GATE], attempts=1, guard="strict")
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], attempts=1, guard="strict")
     if "asked" in change:
         lab.tasks_file.write_text(lab.tasks_file.read_text().replace("Add a discount", "Add a (may change tests)"))
     lab.play(default=attempt(WEAKER))
@@ -214,24 +218,23 @@ def test_golden():
     assert "test_golden" in shop.entries()[0]["summary"]
 
 
-def test_a_red_test_that_becomes_green_is_proof(shop: Lab) -> None:
-    shop.write("cart.py", BROKEN)
-    shop.git("commit", "--quiet", "--all", "--message=broken")
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
-    assert state_of(shop) == "proven"
-    assert "test_total" in receipts(shop)[0]["own_tests"][0]
+def test_a_red_test_that_becomes_green_is_proof(plain: Lab) -> None:
+    plain.write("cart.py", BROKEN)
+    plain.git("commit", "--quiet", "--all", "--message=broken")
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "proven"
+    assert "test_total" in receipts(plain)[0]["own_tests"][0]
 
 
-def test_a_red_test_that_is_changed_until_it_is_green_is_no_proof(shop: Lab) -> None:
-    shop.write("cart.py", BROKEN)
-    shop.git("commit", "--quiet", "--all", "--message=broken")
-    shop.configure(tests=[GATE], attempts=1)
-    shop.play(default=attempt({"README.md": "x", "tests/test_cart.py": TESTS.replace("== 3", "== 4")}))
-    assert state_of(shop) == "failed"
+def test_a_red_test_that_is_changed_until_it_is_green_is_no_proof(plain: Lab) -> None:
+    plain.write("cart.py", BROKEN)
+    plain.git("commit", "--quiet", "--all", "--message=broken")
+    plain.configure(tests=[UNITTEST_GATE], attempts=1)
+    plain.play(default=attempt({"README.md": "x", "tests/test_cart.py": NEW_UNITTESTS}))
+    assert state_of(plain) == "failed"
 
 
 NEW_TOTAL = CART.replace("return sum(prices)", "return sum(prices) + 1") + DISCOUNT
-NEW_UNITTESTS = UNITTESTS.replace("3)", "4)")
 
 
 @pytest.mark.parametrize(
@@ -288,14 +291,14 @@ def test_a_gate_that_collects_no_test_proves_nothing(shop: Lab) -> None:
     assert receipts(shop)[0]["why"] == "the gates ran no tests"
 
 
-def test_boxes_that_were_ticked_by_hand_over_red_tests(shop: Lab) -> None:
-    shop.write("cart.py", BROKEN)
-    shop.openspec(TASKS.replace("[ ]", "[x]"))
-    shop.git("commit", "--quiet", "--all", "--message=ticked")
-    shop.play(default=attempt({}))
-    result = shop.loop()
+def test_boxes_that_were_ticked_by_hand_over_red_tests(plain: Lab) -> None:
+    plain.write("cart.py", BROKEN)
+    plain.openspec(TASKS.replace("[ ]", "[x]"))
+    plain.git("commit", "--quiet", "--all", "--message=ticked")
+    plain.play(default=attempt({}))
+    result = plain.loop()
     assert result.exit_code == 1
-    end = shop.events(result)[-1]
+    end = plain.events(result)[-1]
     assert end["stories"][0]["proof"] == "ticked"
     assert end["tip"]["ok"] is False
     assert "red" in end["reason"]
