@@ -214,6 +214,18 @@ def load() -> None:
     gc.freeze()  # otherwise the first garbage collection of a call would copy the memory of all modules
 
 
+def load_temporal(project: str) -> None:
+    """Imports what a run on workers needs, once and not in every fork: that takes longer than all other modules."""
+    try:
+        text = Path(project, ".ralph/config.toml").read_text()
+    except (OSError, ValueError):
+        return
+    if 'executor = "temporal"' in text and "temporalio" not in sys.modules:
+        for name in ("temporalio.client", "temporalio.worker"):
+            importlib.import_module(name)
+        gc.freeze()
+
+
 def load_package(name: str) -> None:
     for module in pkgutil.iter_modules(importlib.import_module(name).__path__, f"{name}."):
         if module.name in NOT_LOADED:
@@ -253,6 +265,7 @@ def serve(channel: socket.socket) -> dict[str, Any] | None:
 def begin_call(passed: list[int]) -> tuple[dict[str, Any], int, socket.socket]:
     line = socket.socket(fileno=passed[0])
     call = json.loads(_receive(line, _receive_number(line)))
+    load_temporal(call["cwd"])
     pid = os.fork()
     if pid == 0:
         line.close()

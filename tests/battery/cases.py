@@ -91,6 +91,8 @@ def split_in_two(case: TruthCase) -> CheatInTwo | None:
     """None if there is nothing to split: a cheat changes the source, or something else, but not both."""
     if case.kind != "cheat" or not all(split_edits(case)) or case.option("finding") or case.option("ticked"):
         return None
+    if any("run" in edit for edit in case.edits):
+        return None  # a command may do both
     return CheatInTwo(**{**vars(case), "name": f"{case.name}-in-two"})
 
 

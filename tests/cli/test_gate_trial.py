@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 from lab import Lab
-from loop.shop import CART, DISCOUNT, OWN_TEST, TASKS, TESTS, attempt, make_shop
+from loop.shop import CART, DISCOUNT, TASKS, UNITTEST_GATE, UNITTEST_OWN, UNITTESTS, attempt, make_shop
 from sandbox.boxes import needs_box
-
-GATE = "python3 -m pytest -q -p no:cacheprovider"
 
 
 def examine(lab: Lab) -> list[dict[str, Any]]:
@@ -36,8 +34,8 @@ def list_left(lab: Lab) -> tuple[str, str, list[str]]:
 
 @pytest.fixture
 def shop(lab: Lab) -> Lab:
-    make_shop(lab).configure(checks=["true"], tests=[GATE], workspace="auto", attempts=1)
-    return lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    make_shop(lab, UNITTEST_GATE).configure(checks=["true"], tests=[UNITTEST_GATE], workspace="auto", attempts=1)
+    return lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
 
 
 @needs_box
@@ -46,7 +44,7 @@ def test_gates_are_tried_in_a_box_and_the_next_run_need_not_do_it_again(shop: La
     blind, sees, used = describe(examine(shop))
     assert blind.startswith("ok: `true` is green")
     assert blind.endswith("it stays green when the code is broken")
-    assert sees.startswith(f"ok: `{GATE}` is green (2 passed)")
+    assert sees.startswith(f"ok: `{UNITTEST_GATE}` is green (2 passed)")
     assert "broken" not in sees
     assert used == "ok: tried in a box: the next run works there and skips this trial"
     assert list_left(shop) == before
@@ -68,9 +66,9 @@ def test_gates_that_can_t_fail_are_named(shop: Lab) -> None:
 def make_editable(lab: Lab, workspace: str) -> Lab:
     """A project whose tests always import the code of the user's own folder."""
     lab.write("src/cart.py", CART)
-    lab.write("tests/test_cart.py", TESTS)
+    lab.write("tests/test_cart.py", UNITTESTS)
     lab.write(".gitignore", "__pycache__/\n")
-    return lab.repository(tasks=TASKS, tests=[f"PYTHONPATH={lab.root}/src {GATE}"], workspace=workspace)
+    return lab.repository(tasks=TASKS, tests=[f"PYTHONPATH={lab.root}/src {UNITTEST_GATE}"], workspace=workspace)
 
 
 def test_a_worktree_in_which_gates_are_blind_can_t_be_used(lab: Lab) -> None:

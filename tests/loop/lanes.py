@@ -49,8 +49,13 @@ def meet(lab: Lab) -> Path:
 def wait_for_all(lab: Lab, count: int) -> dict[str, Any]:
     """Each agent waits until all have started."""
     place = meet(lab)
-    wait = f"while [ $(ls {place} | grep -c begun-) -lt {count} ]; do sleep 0.05; done"
-    return {"run": f"touch {place}/begun-{{story}}; {wait}"}
+    return {"run": f"touch {place}/begun-{{story}}; {wait_for_begun(place, count)}"}
+
+
+def wait_for_begun(place: Path, count: int) -> str:
+    """A command that waits until so many have started; it starts few programs, since many wait at the same time."""
+    files = f"{place}/begun-*"
+    return f"set -- {files}; while [ $# -lt {count} ] || [ ! -e $1 ]; do sleep 0.05; set -- {files}; done"
 
 
 def check_commits(lab: Lab) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 from lab import DONE, PYTHON, Lab, processes_with, wait_until
 from patience import PATIENCE
+from project import COMMAND, bound_by_permissions
 
 ONE = "## 1. First\n\n- [ ] 1.1 Make it\n- [ ] 1.2 Prove it\n\n## 2. Second\n\n- [x] 2.1 Done before\n"
 Steps = list[dict[str, Any]]
@@ -298,12 +298,13 @@ def test_an_agent_that_fills_the_disk(small_disk: Path) -> None:
     assert lab.users_state() == before
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_an_agent_that_makes_files_unreadable(lab: Lab) -> None:
     lab.repository(tasks=ONE)
     lab.play({"attempt": 1, "steps": sh("echo x > secret.txt; chmod 000 secret.txt")}, default=DONE)
     before = lab.users_state()
-    assert lab.loop().exit_code == 0
+    command = [*bound_by_permissions(), COMMAND, "run", "--json"]
+    done = subprocess.run(command, cwd=lab.root, env=lab.env, capture_output=True, check=False, timeout=PATIENCE)
+    assert done.returncode == 0, done.stderr
     assert "the work can't be read" in lab.entries()[0]["summary"]
     assert lab.users_state() == before
 

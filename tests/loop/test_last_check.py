@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from lab import Lab
-from loop.shop import CART, DISCOUNT, GATE, attempt, make_shop
+from loop.shop import CART, DISCOUNT, UNITTEST_GATE, attempt, make_shop
 
 RED = {"cart.py": CART.replace("return sum(prices)", "return 4")}
 GREEN = {"cart.py": CART + DISCOUNT}
@@ -15,12 +15,12 @@ TWO_STORIES = "## 1. Discount\n\n- [ ] 1.1 a\n\n## 2. More\n\n- [ ] 2.1 b\n"
 
 @pytest.fixture
 def shop(lab: Lab) -> Lab:
-    return make_shop(lab)
+    return make_shop(lab, UNITTEST_GATE)
 
 
 def run(shop: Lab, workspace: str) -> tuple[list[str], dict[str, Any]]:
     """When each gate ran, and how the run ended."""
-    shop.configure(tests=[GATE], attempts=1, workspace=workspace)
+    shop.configure(tests=[UNITTEST_GATE], attempts=1, workspace=workspace)
     events = shop.events(shop.loop())
     return [event["when"] for event in events if event["type"] == "gate"], events[-1]
 
@@ -38,7 +38,7 @@ def test_in_a_box_nothing_is_run_again_if_nothing_was_committed(shop: Lab) -> No
     assert end["tip"] == {
         "ok": True,
         "commit": shop.git("rev-parse", "ralph/add-login"),
-        "runs": [{"kind": "tip", "command": GATE, "ok": True, "tally": "2 passed"}],
+        "runs": [{"kind": "tip", "command": UNITTEST_GATE, "ok": True, "tally": "2 passed"}],
     }
 
 

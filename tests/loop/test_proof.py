@@ -6,12 +6,32 @@ import sys
 
 import pytest
 from lab import Lab, wait_until
-from loop.shop import CART, DISCOUNT, GATE, OWN_TEST, TASKS, TESTS, attempt, make_shop, receipts, state_of
+from loop.shop import (
+    CART,
+    DISCOUNT,
+    GATE,
+    OWN_TEST,
+    TASKS,
+    TESTS,
+    UNITTEST_GATE,
+    UNITTEST_OWN,
+    UNITTESTS,
+    attempt,
+    make_shop,
+    receipts,
+    state_of,
+)
 
 
 @pytest.fixture
 def shop(lab: Lab) -> Lab:
     return make_shop(lab)
+
+
+@pytest.fixture
+def plain(lab: Lab) -> Lab:
+    """The same with unittest, which starts faster: for tests that need many runs of the gates."""
+    return make_shop(lab, UNITTEST_GATE)
 
 
 def test_a_story_is_proven_by_its_own_tests(shop: Lab) -> None:
@@ -26,8 +46,8 @@ def test_a_story_is_proven_by_its_own_tests(shop: Lab) -> None:
 
 @pytest.mark.parametrize("workspace", ["here", "worktree"])
 def test_every_gate_on_record_is_part_of_the_time(lab: Lab, workspace: str) -> None:
-    make_shop(lab).configure(tests=[GATE], workspace=workspace)
-    lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], workspace=workspace)
+    lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
     assert state_of(lab) == "proven"
     gates = [one for one in lab.events() if one["type"] == "gate"]
     [verdict] = [one for one in lab.events() if one["type"] == "verdict"]
@@ -42,18 +62,19 @@ def test_every_gate_on_record_is_part_of_the_time(lab: Lab, workspace: str) -> N
     assert ended["spent"]["seconds"] >= ended["spent"]["gate_seconds"] + ended["spent"]["agent_seconds"]
 
 
-def test_a_story_without_tests_is_held(shop: Lab) -> None:
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
-    assert state_of(shop) == "held"
-    assert [run["kind"] for run in receipts(shop)[0]["runs"]] == ["gates"]
+def test_a_story_without_tests_is_held(plain: Lab) -> None:
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "held"
+    assert [run["kind"] for run in receipts(plain)[0]["runs"]] == ["gates"]
 
 
-def test_an_agent_that_only_ticks_has_done_nothing(shop: Lab) -> None:
-    shop.play(default=attempt({}))
-    assert state_of(shop) == "failed"
-    assert "only the spec was changed" in shop.entries()[0]["summary"]
+def test_an_agent_that_only_ticks_has_done_nothing(plain: Lab) -> None:
+    plain.play(default=attempt({}))
+    assert state_of(plain) == "failed"
+    assert "only the spec was changed" in plain.entries()[0]["summary"]
 
 
+NEW_UNITTESTS = UNITTESTS.replace("3)", "4)")
 BROKEN = CART.replace("return sum(prices)", "return 4") + DISCOUNT
 CHEATS: dict[str, dict[str, str]] = {
     "expected values edited": {"tests/test_cart.py": TESTS.replace("== 3", "== 4")},
@@ -80,35 +101,39 @@ CHEATS: dict[str, dict[str, str]] = {
 
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
+    shop.configure(tests=[GATE], attempts=1)
     shop.play(default=attempt({"cart.py": BROKEN, **CHEATS[name]}))
     assert state_of(shop) in ("failed", "unproven")
 
 
-def test_the_second_try_of_the_tests_as_they_were_is_told_apart(shop: Lab) -> None:
-    shop.play(default=attempt({"cart.py": BROKEN, **CHEATS["expected values edited"]}))
-    shop.loop("--attempts", "1")
-    [entry] = shop.entries()
-    gates = [one for one in shop.events() if one["type"] == "gate" and one["when"].startswith("replay")]
+def test_the_second_try_of_the_tests_as_they_were_is_told_apart(plain: Lab) -> None:
+    plain.play(default=attempt({"cart.py": BROKEN, "tests/test_cart.py": NEW_UNITTESTS}))
+    plain.loop("--attempts", "1")
+    [entry] = plain.entries()
+    gates = [one for one in plain.events() if one["type"] == "gate" and one["when"].startswith("replay")]
     assert [one["when"] for one in gates] == ["replay", "replay-again"]
     assert len({one["log"] for one in gates}) == 2
-    shown = shop.run("explain", entry["id"], COLUMNS="300").stdout
+    shown = plain.run("explain", entry["id"], COLUMNS="300").stdout
     assert shown.count("red on the tests as they were: ") == 1
     assert shown.count("red on the tests as they were, run again: ") == 1
 
 
-WEAKER = {"cart.py": CART + DISCOUNT, "tests/test_cart.py": TESTS.replace("total([1, 2]) == 3", "total([1, 2])")}
+WEAKER = {
+    "cart.py": CART + DISCOUNT,
+    "tests/test_cart.py": UNITTESTS.replace("assertEqual(total([1, 2]), 3)", "assertTrue(total([1, 2]))"),
+}
 TOLD = "1 assertion that still passes was weakened: tests/test_cart.py"
 
 
-def test_a_weakened_test_that_still_passes_is_told_at_the_end_of_the_run(shop: Lab) -> None:
-    shop.play(default=attempt(WEAKER))
-    assert state_of(shop) == "held"
-    assert shop.events()[-1]["stories"][0]["weaker_tests"] == TOLD
+def test_a_weakened_test_that_still_passes_is_told_at_the_end_of_the_run(plain: Lab) -> None:
+    plain.play(default=attempt(WEAKER))
+    assert state_of(plain) == "held"
+    assert plain.events()[-1]["stories"][0]["weaker_tests"] == TOLD
 
 
 @pytest.mark.parametrize(("change", "state"), [("strict", "failed"), ("strict, asked for", "held")])
 def test_strict_fails_a_weakened_test_unless_the_story_asks_for_it(lab: Lab, change: str, state: str) -> None:
-    make_shop(lab).configure(tests=[GATE], attempts=1, guard="strict")
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], attempts=1, guard="strict")
     if "asked" in change:
         lab.tasks_file.write_text(lab.tasks_file.read_text().replace("Add a discount", "Add a (may change tests)"))
     lab.play(default=attempt(WEAKER))
@@ -186,29 +211,30 @@ def test_golden():
     shop.write("tests/golden.txt", "3")
     shop.git("add", "tests")
     shop.git("commit", "--quiet", "--message=golden")
+    shop.configure(tests=[GATE], attempts=1)
     tests = TESTS.replace("== 3", "== 4")
     shop.play(default=attempt({"cart.py": BROKEN, "tests/golden.txt": "4", "tests/test_cart.py": tests}))
     assert state_of(shop) == "failed"
     assert "test_golden" in shop.entries()[0]["summary"]
 
 
-def test_a_red_test_that_becomes_green_is_proof(shop: Lab) -> None:
-    shop.write("cart.py", BROKEN)
-    shop.git("commit", "--quiet", "--all", "--message=broken")
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
-    assert state_of(shop) == "proven"
-    assert "test_total" in receipts(shop)[0]["own_tests"][0]
+def test_a_red_test_that_becomes_green_is_proof(plain: Lab) -> None:
+    plain.write("cart.py", BROKEN)
+    plain.git("commit", "--quiet", "--all", "--message=broken")
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "proven"
+    assert "test_total" in receipts(plain)[0]["own_tests"][0]
 
 
-def test_a_red_test_that_is_changed_until_it_is_green_is_no_proof(shop: Lab) -> None:
-    shop.write("cart.py", BROKEN)
-    shop.git("commit", "--quiet", "--all", "--message=broken")
-    shop.play(default=attempt({"README.md": "x", "tests/test_cart.py": TESTS.replace("== 3", "== 4")}))
-    assert state_of(shop) == "failed"
+def test_a_red_test_that_is_changed_until_it_is_green_is_no_proof(plain: Lab) -> None:
+    plain.write("cart.py", BROKEN)
+    plain.git("commit", "--quiet", "--all", "--message=broken")
+    plain.configure(tests=[UNITTEST_GATE], attempts=1)
+    plain.play(default=attempt({"README.md": "x", "tests/test_cart.py": NEW_UNITTESTS}))
+    assert state_of(plain) == "failed"
 
 
 NEW_TOTAL = CART.replace("return sum(prices)", "return sum(prices) + 1") + DISCOUNT
-NEW_TESTS = TESTS.replace("== 3", "== 4")
 
 
 @pytest.mark.parametrize(
@@ -218,24 +244,24 @@ NEW_TESTS = TESTS.replace("== 3", "== 4")
         "## 1. Totals\n\n- [ ] 1.1 Change total so that it adds a fee of 1\n",
     ],
 )
-def test_a_story_may_ask_for_changed_tests(shop: Lab, story: str) -> None:
-    shop.openspec(story)
-    shop.git("commit", "--quiet", "--all", "--message=story")
-    shop.play(default=attempt({"cart.py": NEW_TOTAL, "tests/test_cart.py": NEW_TESTS}))
-    assert state_of(shop) == "proven"
-    told = receipts(shop)[0]
+def test_a_story_may_ask_for_changed_tests(plain: Lab, story: str) -> None:
+    plain.openspec(story)
+    plain.git("commit", "--quiet", "--all", "--message=story")
+    plain.play(default=attempt({"cart.py": NEW_TOTAL, "tests/test_cart.py": NEW_UNITTESTS}))
+    assert state_of(plain) == "proven"
+    told = receipts(plain)[0]
     assert told["allowed"]
     assert "test_total" in told["lost"][0]
 
 
-def test_an_attempt_that_insists_and_explains_is_a_question(shop: Lab) -> None:
+def test_an_attempt_that_insists_and_explains_is_a_question(plain: Lab) -> None:
     why = [{"observe": "finding", "title": "The old total forgot the fee"}]
-    steps = attempt({"cart.py": NEW_TOTAL, "tests/test_cart.py": NEW_TESTS})
-    shop.play({"attempt": 1, "steps": steps}, default=[*why, *steps])
-    assert state_of(shop) == "unproven"
-    assert [status for _, status in shop.endings()] == ["failed", "completed"]
-    assert "The old total forgot the fee" in shop.question().read_text()
-    assert shop.checkpoints() == ["1"]
+    steps = attempt({"cart.py": NEW_TOTAL, "tests/test_cart.py": NEW_UNITTESTS})
+    plain.play({"attempt": 1, "steps": steps}, default=[*why, *steps])
+    assert state_of(plain) == "unproven"
+    assert [status for _, status in plain.endings()] == ["failed", "completed"]
+    assert "The old total forgot the fee" in plain.question().read_text()
+    assert plain.checkpoints() == ["1"]
 
 
 def test_without_gates_nothing_is_proven_and_the_exit_code_says_so(shop: Lab) -> None:
@@ -265,31 +291,31 @@ def test_a_gate_that_collects_no_test_proves_nothing(shop: Lab) -> None:
     assert receipts(shop)[0]["why"] == "the gates ran no tests"
 
 
-def test_boxes_that_were_ticked_by_hand_over_red_tests(shop: Lab) -> None:
-    shop.write("cart.py", BROKEN)
-    shop.openspec(TASKS.replace("[ ]", "[x]"))
-    shop.git("commit", "--quiet", "--all", "--message=ticked")
-    shop.play(default=attempt({}))
-    result = shop.loop()
+def test_boxes_that_were_ticked_by_hand_over_red_tests(plain: Lab) -> None:
+    plain.write("cart.py", BROKEN)
+    plain.openspec(TASKS.replace("[ ]", "[x]"))
+    plain.git("commit", "--quiet", "--all", "--message=ticked")
+    plain.play(default=attempt({}))
+    result = plain.loop()
     assert result.exit_code == 1
-    end = shop.events(result)[-1]
+    end = plain.events(result)[-1]
     assert end["stories"][0]["proof"] == "ticked"
     assert end["tip"]["ok"] is False
     assert "red" in end["reason"]
 
 
-def test_a_story_without_test_files_costs_one_run_of_the_gates(shop: Lab) -> None:
-    shop.configure(tests=[f"echo x >> {shop.tmp}/runs; {GATE}"])
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT}))
-    assert state_of(shop) == "held"
-    assert (shop.tmp / "runs").read_text().count("x") == 2  # before and after
+def test_a_story_without_test_files_costs_one_run_of_the_gates(plain: Lab) -> None:
+    plain.configure(tests=[f"echo x >> {plain.tmp}/runs; {UNITTEST_GATE}"])
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "held"
+    assert (plain.tmp / "runs").read_text().count("x") == 2  # before and after
 
 
-def test_a_story_with_tests_costs_two_more(shop: Lab) -> None:
-    shop.configure(tests=[f"echo x >> {shop.tmp}/runs; {GATE}"])
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
-    assert state_of(shop) == "proven"
-    assert (shop.tmp / "runs").read_text().count("x") == 4
+def test_a_story_with_tests_costs_two_more(plain: Lab) -> None:
+    plain.configure(tests=[f"echo x >> {plain.tmp}/runs; {UNITTEST_GATE}"])
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
+    assert state_of(plain) == "proven"
+    assert (plain.tmp / "runs").read_text().count("x") == 4
 
 
 LINT = "import sys\n\nsys.exit(any(len(line) > 80 for line in open('cart.py')))\n"
@@ -314,35 +340,35 @@ def test_a_check_whose_script_was_changed_runs_once_more_as_it_was(shop: Lab) ->
 def hang_at(lab: Lab, number: int) -> str:
     """A gate that hangs in its nth run, while the file `hang` exists."""
     count = f"echo x >> {lab.tmp}/runs; [ $(wc -l < {lab.tmp}/runs) -ne {number} ] || [ ! -e {lab.tmp}/hang ]"
-    return f"{{ {count}; }} || {{ touch {lab.tmp}/hangs; sleep 3600; }}; {GATE}"
+    return f"{{ {count}; }} || {{ touch {lab.tmp}/hangs; sleep 3600; }}; {UNITTEST_GATE}"
 
 
 @pytest.mark.parametrize("number", [2, 3, 4], ids=["gates", "replay", "own tests"])
-def test_a_kill_while_a_story_is_proven_loses_no_work(shop: Lab, number: int) -> None:
-    shop.configure(tests=[hang_at(shop, number)])
-    (shop.tmp / "hang").touch()
-    before = {**shop.users_state(), "files": None}
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
-    process = shop.start()
-    assert wait_until((shop.tmp / "hangs").exists)
+def test_a_kill_while_a_story_is_proven_loses_no_work(plain: Lab, number: int) -> None:
+    plain.configure(tests=[hang_at(plain, number)])
+    (plain.tmp / "hang").touch()
+    before = {**plain.users_state(), "files": None}
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
+    process = plain.start()
+    assert wait_until((plain.tmp / "hangs").exists)
     process.kill()
     process.wait()
-    (shop.tmp / "hang").unlink()
-    shop.play(default=[{"tick": "all"}, {"complete": True}])  # its work is already there
-    assert state_of(shop) == "proven"
-    assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
-    assert [status for _, status in shop.endings()] == ["completed"]
-    assert {**shop.users_state(), "files": None} == before  # except for the caches of the tests
-    assert shop.git("for-each-ref", "refs/ralph/proving") == ""
+    (plain.tmp / "hang").unlink()
+    plain.play(default=[{"tick": "all"}, {"complete": True}])  # its work is already there
+    assert state_of(plain) == "proven"
+    assert plain.git("show", "ralph/add-login:tests/test_discount.py") == UNITTEST_OWN.rstrip()
+    assert [status for _, status in plain.endings()] == ["completed"]
+    assert {**plain.users_state(), "files": None} == before  # except for the caches of the tests
+    assert plain.git("for-each-ref", "refs/ralph/proving") == ""
 
 
-def test_files_that_git_ignores_are_set_aside_for_the_gates_and_put_back(shop: Lab) -> None:
-    shop.play(
-        default=attempt({"cart.py": CART + DISCOUNT, "local/notes.txt": "mine", "tests/test_discount.py": OWN_TEST})
+def test_files_that_git_ignores_are_set_aside_for_the_gates_and_put_back(plain: Lab) -> None:
+    plain.play(
+        default=attempt({"cart.py": CART + DISCOUNT, "local/notes.txt": "mine", "tests/test_discount.py": UNITTEST_OWN})
     )
-    assert state_of(shop) == "proven"
-    assert "local/notes.txt" in receipts(shop)[0]["told"][0]
-    assert shop.read("local/notes.txt") == "mine"
+    assert state_of(plain) == "proven"
+    assert "local/notes.txt" in receipts(plain)[0]["told"][0]
+    assert plain.read("local/notes.txt") == "mine"
 
 
 def test_gates_that_pass_only_with_ignored_files_prove_nothing(shop: Lab) -> None:

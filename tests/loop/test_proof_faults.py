@@ -8,12 +8,30 @@ from pathlib import Path
 
 import pytest
 from lab import Lab
-from loop.shop import CART, DISCOUNT, GATE, OWN_TEST, TESTS, attempt, make_shop, receipts, state_of
+from loop.shop import (
+    CART,
+    DISCOUNT,
+    GATE,
+    OWN_TEST,
+    TESTS,
+    UNITTEST_GATE,
+    UNITTEST_OWN,
+    attempt,
+    make_shop,
+    receipts,
+    state_of,
+)
 
 
 @pytest.fixture
 def shop(lab: Lab) -> Lab:
     return make_shop(lab)
+
+
+@pytest.fixture
+def plain(lab: Lab) -> Lab:
+    """The same with unittest, which starts faster."""
+    return make_shop(lab, UNITTEST_GATE)
 
 
 def test_a_test_that_fails_now_and_then_accuses_nobody(shop: Lab) -> None:
@@ -86,20 +104,20 @@ def add_submodule(shop: Lab, other: Path) -> None:
     shop.git("commit", "--quiet", "--message=submodule")
 
 
-def test_a_submodule_that_moved_on_is_no_obstacle(shop: Lab, tmp_path: Path) -> None:
-    add_submodule(shop, tmp_path / "other")
+def test_a_submodule_that_moved_on_is_no_obstacle(plain: Lab, tmp_path: Path) -> None:
+    add_submodule(plain, tmp_path / "other")
     moves = "git -C vendored -c user.name=n -c user.email=e@x commit --quiet --allow-empty --message=second"
-    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}
-    shop.play(default=[{"run": moves, "must": True}, *attempt(files)])
-    assert state_of(shop) == "proven"
+    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}
+    plain.play(default=[{"run": moves, "must": True}, *attempt(files)])
+    assert state_of(plain) == "proven"
 
 
-def test_what_lies_uncommitted_in_a_submodule_proves_nothing(shop: Lab, tmp_path: Path) -> None:
-    add_submodule(shop, tmp_path / "other")
-    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST, "vendored/help.py": "HELP = 1\n"}
-    shop.play(default=attempt(files))
-    assert state_of(shop) == "unproven"
-    assert "in the submodule vendored" in receipts(shop)[0]["why"]
+def test_what_lies_uncommitted_in_a_submodule_proves_nothing(plain: Lab, tmp_path: Path) -> None:
+    add_submodule(plain, tmp_path / "other")
+    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN, "vendored/help.py": "HELP = 1\n"}
+    plain.play(default=attempt(files))
+    assert state_of(plain) == "unproven"
+    assert "in the submodule vendored" in receipts(plain)[0]["why"]
 
 
 FULL_DISK = """\
@@ -116,40 +134,40 @@ exec {git} "$@"
 
 
 @pytest.mark.parametrize("by_git", [True, False], ids=["trees of git", "files"])
-def test_a_disk_that_is_full_during_replay_loses_no_work(shop: Lab, by_git: bool) -> None:
+def test_a_disk_that_is_full_during_replay_loses_no_work(plain: Lab, by_git: bool) -> None:
     if by_git:  # git must write the files then, since line endings may differ
-        shop.write(".gitattributes", "* text=auto\n")
-        shop.git("add", ".gitattributes")
-        shop.git("commit", "--quiet", "--message=attributes")
-    programs, flag = shop.tmp / "bin", shop.tmp / "full"
+        plain.write(".gitattributes", "* text=auto\n")
+        plain.git("add", ".gitattributes")
+        plain.git("commit", "--quiet", "--message=attributes")
+    programs, flag = plain.tmp / "bin", plain.tmp / "full"
     programs.mkdir()
     flag.touch()
     (programs / "git").write_text(FULL_DISK.format(flag=flag, git=shutil.which("git")))
     (programs / "git").chmod(0o755)
-    shop.env["PATH"] = f"{programs}{os.pathsep}{shop.env['PATH']}"
-    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
-    result = shop.loop()
+    plain.env["PATH"] = f"{programs}{os.pathsep}{plain.env['PATH']}"
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
+    result = plain.loop()
     assert result.exit_code != 0
-    assert "No space left on device" in shop.events(result)[-1]["reason"]
+    assert "No space left on device" in plain.events(result)[-1]["reason"]
     flag.unlink()
-    shop.play(default=[{"tick": "all"}, {"complete": True}])  # its work is already there
-    assert state_of(shop) == "proven"
-    assert shop.git("show", "ralph/add-login:tests/test_discount.py") == OWN_TEST.rstrip()
+    plain.play(default=[{"tick": "all"}, {"complete": True}])  # its work is already there
+    assert state_of(plain) == "proven"
+    assert plain.git("show", "ralph/add-login:tests/test_discount.py") == UNITTEST_OWN.rstrip()
 
 
 @pytest.mark.parametrize("works", [True, False], ids=["and it works", "and it fails"])
-def test_what_an_attempt_installed_is_made_anew_by_setup(shop: Lab, works: bool) -> None:
+def test_what_an_attempt_installed_is_made_anew_by_setup(plain: Lab, works: bool) -> None:
     """A package that was only added by hand is gone then; if setup fails, the story is held at most."""
-    shop.write(".gitignore", "__pycache__/\nnode_modules/\n")
-    shop.git("commit", "--quiet", "--all", "--message=ignore")
+    plain.write(".gitignore", "__pycache__/\nnode_modules/\n")
+    plain.git("commit", "--quiet", "--all", "--message=ignore")
     make = "mkdir node_modules; cp package.json node_modules/made"
-    shop.configure(tests=[GATE], setup=[make if works else f"{make}; false"])
+    plain.configure(tests=[UNITTEST_GATE], setup=[make if works else f"{make}; false"])
     files = {"package.json": "{}", "node_modules/by-hand.js": "1", "cart.py": CART + DISCOUNT}
-    shop.play(default=attempt({**files, "tests/test_discount.py": OWN_TEST}))
-    assert state_of(shop) == ("proven" if works else "held")
-    assert [event["ok"] for event in shop.events() if event["type"] == "setup"] == [works]
-    assert os.listdir(shop.root / "node_modules") == (["made"] if works else ["by-hand.js"])
-    told = " ".join(receipts(shop)[0]["told"])
+    plain.play(default=attempt({**files, "tests/test_discount.py": UNITTEST_OWN}))
+    assert state_of(plain) == ("proven" if works else "held")
+    assert [event["ok"] for event in plain.events() if event["type"] == "setup"] == [works]
+    assert os.listdir(plain.root / "node_modules") == (["made"] if works else ["by-hand.js"])
+    told = " ".join(receipts(plain)[0]["told"])
     assert ("rebuilt the environment of the gates" if works else "with packages that the attempt installed") in told
 
 

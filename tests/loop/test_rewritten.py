@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import copy
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lab import Lab
-from loop.shop import TESTS, attempt, make_shop
+from loop.shop import UNITTEST_GATE, UNITTESTS, attempt, make_shop
 
 from ralphtool.record import receipts
 from ralphtool.workspace import branch
 
-GATE = f"{sys.executable} -m pytest -q -p no:cacheprovider"
 TASKS = "## 1. Add one\n\n- [ ] 1.1 Add one()\n\n## 2. Add two\n\n- [ ] 2.1 Add two()\n"
 SOURCE = "def {name}():\n    return 1\n"
-TEST = "from {name} import {name}\n\n\ndef test_{name}():\n    assert {name}() == 1\n"
+TEST = """\
+import unittest
+
+from {name} import {name}
+
+
+class Test(unittest.TestCase):
+    def test_{name}(self):
+        self.assertEqual({name}(), 1)
+"""
 
 
 def add(name: str) -> list[dict[str, Any]]:
@@ -26,10 +33,10 @@ def add(name: str) -> list[dict[str, Any]]:
 
 def make_two(lab: Lab) -> Lab:
     """Two stories, both proven by their own tests."""
-    make_shop(lab)
+    make_shop(lab, UNITTEST_GATE)
     lab.openspec(TASKS)
     lab.git("commit", "--quiet", "--all", "--message=two stories")
-    lab.configure(tests=[GATE], accept="held")
+    lab.configure(tests=[UNITTEST_GATE], accept="held")
     lab.play({"story": "1", "steps": add("one")}, {"story": "2", "steps": add("two")})
     assert lab.loop().exit_code == 0
     assert claims(lab) == {"1": "proven", "2": "proven"}
@@ -117,8 +124,8 @@ def test_a_rebased_story_is_not_held_by_red_gates_or_by_none(two: Lab) -> None:
     assert run_again(two) == (1, unproven, dict.fromkeys("12", receipts.MOVED))
     two.configure(tests=["true"], accept="held")  # not the gates that were green for them
     assert run_again(two) == (1, unproven, dict.fromkeys("12", receipts.MOVED))
-    two.configure(tests=[GATE], accept="held")
-    two.write("tests/test_cart.py", TESTS.replace("== 3", "== 4"))
+    two.configure(tests=[UNITTEST_GATE], accept="held")
+    two.write("tests/test_cart.py", UNITTESTS.replace("3)", "4)"))
     two.git("commit", "--quiet", "--all", "--message=red")
     rewrite(two, ("rebase", "--quiet", "main"))
     assert run_again(two)[:2] == (1, unproven)
@@ -248,10 +255,10 @@ def test_work_that_was_finished_unproven_is_accepted_not_ticked(lab: Lab) -> Non
 
 @pytest.mark.parametrize("way", ["--merge", "--squash"])
 def test_work_that_was_finished_proven_stays_proven(lab: Lab, way: str, tmp_path: Path) -> None:
-    make_shop(lab)
+    make_shop(lab, UNITTEST_GATE)
     lab.openspec(TASKS)
     lab.git("commit", "--quiet", "--all", "--message=two stories")
-    lab.configure(tests=[GATE], accept="held")
+    lab.configure(tests=[UNITTEST_GATE], accept="held")
     lab.play({"story": "1", "steps": add("one")}, {"story": "2", "steps": add("two")})
     lab.loop("--max-iterations", "1")
     assert lab.run("finish", "add-login", way).exit_code == 0

@@ -35,6 +35,7 @@ from loop.lanes import (
     part,
     set_gate,
     wait_for_all,
+    wait_for_begun,
 )
 from patience import PATIENCE
 from project import COMMAND
@@ -615,7 +616,7 @@ def test_agents_and_gates_know_the_number_of_their_box(lab: Lab) -> None:
 
 def test_agents_go_on_while_others_wait_to_be_merged(lab: Lab) -> None:
     """Two lanes: the gates of the first story wait until a third one has started."""
-    begun = f"while [ $(ls {meet(lab)} | grep -c begun-) -lt 3 ]; do sleep 0.05; done; test -d parts || true"
+    begun = f"{wait_for_begun(meet(lab), 3)}; test -d parts || true"
     make(lab, f"{TWO}\n{THIRD}", side_by_side=2)
     lab.write(
         ".ralph/config.toml",

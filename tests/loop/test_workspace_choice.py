@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from lab import Lab
-from loop.shop import CART, DISCOUNT, OWN_TEST, TASKS, TESTS, attempt, make_shop
+from loop.shop import CART, DISCOUNT, OWN_TEST, TASKS, UNITTEST_GATE, UNITTEST_OWN, UNITTESTS, attempt, make_shop
 from sandbox.boxes import needs_box
 
 from ralphtool.errors import InvalidValue
@@ -152,10 +152,10 @@ def test_a_damaged_note_is_none(repository: Repository, monkeypatch: pytest.Monk
 def make_editable(lab: Lab, workspace: str) -> Lab:
     """A project whose tests import the code of the user's own folder, as with an editable install."""
     lab.write("src/cart.py", CART)
-    lab.write("tests/test_cart.py", TESTS)
-    gate = f"PYTHONPATH={lab.root}/src python3 -m pytest -q -p no:cacheprovider"
+    lab.write("tests/test_cart.py", UNITTESTS)
+    gate = f"PYTHONPATH={lab.root}/src python3 -B -m unittest discover -v -s tests"
     lab.write(".gitignore", "__pycache__/\n")
-    files = {"src/cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}
+    files = {"src/cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}
     return lab.repository(tasks=TASKS, tests=[gate], workspace=workspace, attempts=1).play(default=attempt(files))
 
 
@@ -177,8 +177,8 @@ def test_in_a_box_they_see(lab: Lab) -> None:
 
 @needs_box
 def test_only_the_first_run_pays_for_it(lab: Lab) -> None:
-    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}
-    make_shop(lab).configure(tests=["python3 -m pytest -q"], workspace="auto", attempts=1)
+    files = {"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], workspace="auto", attempts=1)
     lab.play(default=attempt(files))
     lab.loop()
     assert [event["when"] for event in lab.events() if event["type"] == "gate"].count("blind") == 1
@@ -306,7 +306,7 @@ def test_a_linter_that_sees_does_not_excuse_blind_tests(lab: Lab) -> None:
     config.write_text(config.read_text().replace("checks = []", 'checks = ["python3 -m compileall -q src"]'))
     told = lab.loop()
     assert told.exit_code == 1
-    assert "pytest -q -p no:cacheprovider` stays green there" in told.stderr
+    assert "unittest discover -v -s tests` stays green there" in told.stderr
 
 
 @needs_box
@@ -334,10 +334,10 @@ def list_claims(lab: Lab) -> list[tuple[str, str]]:
 @needs_box
 def test_a_gate_that_tests_another_copy_holds_nothing_anywhere(lab: Lab) -> None:
     lab.write("src/cart.py", CART)
-    lab.write("tests/test_cart.py", TESTS)
+    lab.write("tests/test_cart.py", UNITTESTS)
     elsewhere = lab.root.parent / "elsewhere"
     shutil.copytree(lab.root, elsewhere)
-    gate = f"cd {elsewhere} && PYTHONPATH=src python3 -m pytest -q -p no:cacheprovider"
+    gate = f"cd {elsewhere} && PYTHONPATH=src python3 -B -m unittest discover -v -s tests"
     lab.repository(tasks=TASKS, tests=[gate], workspace="auto", attempts=1)
     lab.play(default=attempt({"src/cart.py": CART.replace("sum(prices)", "0")})).loop()
     assert list_places(lab) == ["here"]

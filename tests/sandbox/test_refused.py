@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from lab import Lab
-from loop.shop import CART, DISCOUNT, OWN_TEST, attempt, make_shop
+from loop.shop import CART, DISCOUNT, UNITTEST_GATE, UNITTEST_OWN, attempt, make_shop
 from patience import PATIENCE
 from project import COMMAND
 from sandbox.boxes import needs_box, needs_root
@@ -29,14 +29,13 @@ case "$*" in
 esac
 exec {real} "$@"
 """
-GATE = "python3 -m pytest -q -p no:cacheprovider"
 BUILDS = "mkdir -p build && date >build/made"
 
 
 @pytest.fixture
 def shop(lab: Lab) -> Lab:
-    make_shop(lab).configure(tests=[GATE], workspace="auto", attempts=1)
-    return lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], workspace="auto", attempts=1)
+    return lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
 
 
 def require_box(lab: Lab) -> None:
@@ -96,7 +95,7 @@ def add_environment(lab: Lab, *gates: str) -> None:
     lab.write(".gitignore", "__pycache__/\nbuild/\n")
     lab.git("commit", "--quiet", "--all", "--message=ignored")
     lab.write("build/tool", "installed\n")
-    lab.configure(tests=[GATE, *gates], workspace="auto", attempts=1)
+    lab.configure(tests=[UNITTEST_GATE, *gates], workspace="auto", attempts=1)
 
 
 def test_without_overlays_a_box_shows_environments_read_only(shop: Lab, tmp_path: Path) -> None:
