@@ -14,6 +14,8 @@ def end_at_once(exit_code: int) -> int:
     try:
         for stream in filter(None, (sys.stdout, sys.stderr)):
             stream.flush()
+    except BrokenPipeError:
+        os._exit(1)  # the reader is gone; the interpreter would complain about it at exit
     except (OSError, ValueError):
         return exit_code  # the interpreter handles it at exit
     os._exit(exit_code)

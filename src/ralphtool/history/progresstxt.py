@@ -181,7 +181,9 @@ def _is_title(text: str, *, is_heading: bool = False) -> bool:
 
 
 def _parse_moment(day: str, minute: str | None, second: str | None, zone: str | None) -> str | None:
-    """A time without a zone counts as UTC. None for a day that does not exist."""
+    """A time without a zone counts as UTC. None for a day or an hour that does not exist."""
+    if minute and minute.startswith("24"):
+        return None  # Python 3.14 takes it for the next day's midnight
     moment = f"{day}T{minute or '00:00'}{second or ':00'}"
     zone = "Z" if zone in (None, "Z") or minute is None else f"{zone[:3]}:{zone[-2:]}"
     try:
