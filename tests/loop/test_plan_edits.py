@@ -299,6 +299,19 @@ def test_a_rejection_is_about_the_story_that_has_this_number_in_the_users_plan(l
     assert on_branch(lab) == SWAPPED.replace("[ ]", "[x]").rstrip()
 
 
+def test_a_page_that_shows_an_earlier_plan_decides_about_no_story(lab: Lab) -> None:
+    """The web page of an ended run still has the numbers of that run."""
+    begin(lab, iterations=2)
+    before = on_branch(lab)
+    lab.write(TASKS, SWAPPED)
+    for command in (["reject", "2"], ["guide", "1", "Faster"], ["retry", "3"]):
+        result = lab.run(*command, RALPH_VIA="web")
+        assert result.exit_code == 1
+        assert f"story {command[1]} is not clear: look at `ralphtool show`" in result.stderr
+    assert on_branch(lab) == before
+    assert lab.run("reject", "3").exit_code == 0
+
+
 @pytest.mark.parametrize("workspace", WORKSPACES)
 def test_a_skip_is_about_the_story_that_has_this_number_when_it_is_given(lab: Lab, workspace: str) -> None:
     begin(lab, workspace, plan=PLAN + THIRD)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralphtool import specs
-from ralphtool.core import locks, project, spelling
+from ralphtool.core import locks, project, sender, spelling
 from ralphtool.core.text import make_printable
 from ralphtool.errors import ChangeLocked, InvalidValue, RalphError, StoryNotFound, UsageError, shorten
 from ralphtool.record import overview, plan_numbers, questions, runs
@@ -111,8 +111,12 @@ def _build_shared_error(story: str, changes: Iterable[str]) -> UsageError:
 def find_edit(root: str, change: str) -> PlanEdit | None:
     """The user's edit of the plan that no run has applied yet; None if it can't be read."""
     with suppress(RalphError, OSError):
-        return plan_numbers.read_edit(root, change, questions.load_change_state(root, change).get("spec") or None)
+        return plan_numbers.read_edit(root, change, _find_ref(root, change))
     return None
+
+
+def _find_ref(root: str, change: str) -> str | None:
+    return questions.load_change_state(root, change).get("spec") or None
 
 
 def settle_ids(root: str, change: str, story: str) -> None:
@@ -120,6 +124,8 @@ def settle_ids(root: str, change: str, story: str) -> None:
 
     An edit of the plan may have given it to another story. Without a run it is applied now; a run does so soon.
     """
+    if sender.describe_via() and find_edit(root, change):
+        plan_numbers.check_clear(root, change, _find_ref(root, change), story)  # the page may show an earlier plan
     apply_edit(root, change)
     edit = find_edit(root, change)
     if edit and {story, _parse_id(root, change, story)} & plan_numbers.list_ambiguous(edit):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from ralphtool.core.text import make_printable
+from ralphtool.errors import InvalidValue
 from ralphtool.workspace import branch
 
 if TYPE_CHECKING:
@@ -40,6 +42,16 @@ def rename_questions(asked: Iterable[OpenQuestion], edit: PlanEdit | None) -> li
     for one in (kept := [each for each in found if each.story not in edit.removed]):
         one.story = dict(edit.renamed).get(one.story, one.story)
     return [one for one in kept if one.is_done or one.story not in edit.reworded]
+
+
+def check_clear(root: str, change: str, ref: str | None, story: str) -> None:
+    """Refuses a story that was chosen in the view of a run, if the plan was edited since and the id changed hands."""
+    edit = read_edit(root, change, ref)
+    if edit and story in list_ambiguous(edit):
+        raise InvalidValue(
+            f"the plan was edited after the run that is shown here, so story {make_printable(story)} is not clear: "
+            f"look at `ralphtool show`, and decide in a terminal; {edit.describe(change)}"
+        )
 
 
 def list_ambiguous(edit: PlanEdit) -> set[str]:

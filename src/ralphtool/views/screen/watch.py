@@ -13,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from ralphtool.core.amounts import pluralize
 from ralphtool.errors import InvalidValue, RalphError
-from ralphtool.record import run_command, runs, steering
+from ralphtool.record import plan_numbers, questions, run_command, runs, steering
 from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import ChoiceDialog, Navigate, Page, TextDialog
 from ralphtool.views.screen.diff import DiffTarget
@@ -318,12 +318,19 @@ class WatchPage(Page, inherit_bindings=False):
     # --- steering
 
     def action_answer(self) -> None:
-        self.ask_for_answer(self.change, self._find_selected())
+        self.try_action(lambda: self._answer(self._find_selected()))
+
+    def _answer(self, story: str | None) -> None:
+        self._check_clear(story)
+        self.ask_for_answer(self.change, story)
 
     action_no_answer = action_answer  # which says that there is none
 
     def action_guide(self) -> None:
-        story = self._find_selected()
+        self.try_action(lambda: self._guide(self._find_selected()))
+
+    def _guide(self, story: str | None) -> None:
+        self._check_clear(story)
         name = self.following.view.format_name(story) if story else self.change
         dialog = TextDialog(
             f"Guidance for the agent, from its next prompt on: {name}", hint="what it should know or do"
@@ -356,9 +363,17 @@ class WatchPage(Page, inherit_bindings=False):
             return
         if self._is_done(story):
             raise InvalidValue(f"story {story} of {self.change} is done: there is nothing to {action}")
+        self._check_clear(story)
         title = f"{self.following.view.format_name(story)}: {what}?"
         answers = [("y", "Yes", "yes"), ("n", "No", None)]
         self.open_dialog(ChoiceDialog(title, "", answers, careful=True), lambda _: self._send(action, story))
+
+    def _check_clear(self, story: str | None) -> None:
+        """The plan may have been edited since this run: then the story can have another number now."""
+        if story is None:
+            return
+        ref = questions.load_change_state(self.root, self.change).get("spec") or None
+        plan_numbers.check_clear(self.root, self.change, ref, story)
 
     def _is_done(self, story: str) -> bool:
         """During a run, its record is decisive; later, other runs may have completed the story."""
