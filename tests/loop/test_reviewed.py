@@ -501,7 +501,7 @@ def test_a_copy_is_whole_or_the_one_before(lab: Lab, monkeypatch: pytest.MonkeyP
         Path(target).write_text("")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ralphtool.workspace.protected_state.shutil.copyfile", killed)
+    monkeypatch.setattr("shutil.copyfile", killed)
     with pytest.raises(KeyboardInterrupt):
         ours.remember({"session_id": "run-1"})
     assert (kept / "copy-of-progress.json").read_text() == "the first version"

@@ -383,6 +383,30 @@ def test_a_question_is_answered_in_place(copied: Path) -> None:
     assert asked.answer == "use b"
 
 
+def test_a_story_that_has_another_number_by_now_is_not_decided_about(copied: Path) -> None:
+    """The pages of an ended run have the numbers of that run; the plan was edited since."""
+    plan = copied / "openspec/changes/add-login/tasks.md"
+    later = (
+        plan.read_text().replace("## 2.", "## 3.").replace(" 2.", " 3.").replace("## 1.", "## 2.").replace(" 1.", " 2.")
+    )
+
+    async def act(pilot: Pilot[None]) -> None:
+        await seen(pilot, "1 question needs your answer")
+        await pilot.press("tab", "enter")
+        await seen(pilot, "a Answer")
+        await pilot.press("l")
+        await seen(pilot, "? 2. Second", "a Answer")
+        plan.write_text(f"## 1. Zeroth\n\n- [ ] 1.1 Zero\n\n{later}")
+        depth = len(pilot.app.screen_stack)
+        for key in ("a", "g", "k", "t"):
+            await pilot.press("down", key)
+            await seen(pilot, "story 2 is not clear")
+            assert len(pilot.app.screen_stack) == depth, f"{key} opened a dialog"
+
+    drive(copied, act)
+    assert steering.list_pending(str(copied), "add-login") == []
+
+
 def test_what_is_said_reaches_the_run(record: Record) -> None:
     async def act(pilot: Pilot[None]) -> None:
         await watch(pilot)

@@ -49,8 +49,8 @@ def check_clear(root: str, change: str, ref: str | None, story: str) -> None:
     edit = read_edit(root, change, ref)
     if edit and story in list_ambiguous(edit):
         raise InvalidValue(
-            f"the plan was edited after the run that is shown here, so story {make_printable(story)} is not clear: "
-            f"look at `ralphtool show`, and decide in a terminal; {edit.describe(change)}"
+            f"story {make_printable(story)} is not clear, because the plan was edited after this run: look at "
+            "`ralphtool show`, and decide in a terminal"
         )
 
 

@@ -127,11 +127,10 @@ class Repository:
     # --- running git ----------------------------------------------------------------------------
 
     def run(self, *arguments: str, input: bytes | None = None, own_index: bool = True, check: bool = True) -> bytes:
-        env = self._env | ({"GIT_INDEX_FILE": self.index} if own_index else {})
         process = subprocess.Popen(
             ["git", *_OPTIONS, *arguments],
             cwd=self.top,
-            env=env,
+            env=self._env | ({"GIT_INDEX_FILE": self.index} if own_index else {}),
             stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if check else subprocess.DEVNULL,  # a second pipe adds half the cost of the start

@@ -361,9 +361,9 @@ class WatchPage(Page, inherit_bindings=False):
     def _ask_about_story(self, action: Action, what: str) -> None:
         if (story := self._find_selected()) is None:
             return
+        self._check_clear(story)
         if self._is_done(story):
             raise InvalidValue(f"story {story} of {self.change} is done: there is nothing to {action}")
-        self._check_clear(story)
         title = f"{self.following.view.format_name(story)}: {what}?"
         answers = [("y", "Yes", "yes"), ("n", "No", None)]
         self.open_dialog(ChoiceDialog(title, "", answers, careful=True), lambda _: self._send(action, story))
