@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.proof_evidence import GuardedRun
     from ralphtool.settings import Settings
     from ralphtool.workspace import Workspace
+    from ralphtool.workspace.swapped_files import Contents
 
 _MOST_LINES = 200  # of a diff in a question
 
@@ -360,7 +361,7 @@ class Prover:
         kind: str,
         tree: str,
         is_old: Callable[[str], bool],
-        contents: Mapping[str, bytes | None],
+        contents: Contents,
         suites: Sequence[SuiteRun],
     ) -> tuple[SuiteRun, ...]:
         self._is_elsewhere = True
