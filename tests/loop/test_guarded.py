@@ -124,6 +124,31 @@ def test_what_the_user_has_changed_meanwhile_is_no_fault_of_a_story(lab: Lab) ->
     assert runs_of(lab, *GUARDED) == ["guarded", "guarded-before"]
 
 
+def test_documents_that_the_source_reads_are_source(lab: Lab) -> None:
+    make(lab).write("docs/factor.md", "1\n")
+    source = CART.replace("sum(prices)", "sum(prices) * int(open('docs/factor.md').read())")
+    lab.write("cart.py", source)
+    lab.git("add", "-A")
+    lab.git("commit", "-qm", "a factor")
+    told = work(lab, {"cart.py": source + DISCOUNT, "tests/test_cart.py": WEAKER}, {"docs/factor.md": "7\n"})
+    assert told["2"].startswith(TOLD)
+
+
+def test_a_story_that_is_done_again_is_guarded_by_its_own_tests(lab: Lab) -> None:
+    make(lab)
+    steps = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})
+    lab.play(default=steps).loop("--max-iterations", "1")
+    lab.git("switch", "-q", "ralph/add-login")
+    lab.tasks_file.write_text(STORIES)
+    lab.git("commit", "-qam", "Do it again")
+    lab.git("switch", "-q", "main")
+    quick = attempt({"cart.py": CART + DISCOUNT + "\n"})
+    lab.play({"story": "1", "steps": quick}, {"story": "2", "steps": attempt({"cart.py": BROKEN})}).loop()
+    assert lab.checkpoints() == ["1", "1"]
+    assert runs_of(lab, *GUARDED) == ["guarded", *GUARDED]
+    assert lab.entries()[-1]["summary"].startswith(TOLD)
+
+
 def test_a_story_that_was_rejected_guards_nothing(lab: Lab) -> None:
     make(lab)
     steps = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})
