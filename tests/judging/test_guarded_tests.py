@@ -167,6 +167,10 @@ FAR_REACHING = {
     "an attribute of the source": f"{OLD}\n\ndef test_more():\n    cart.total = len\n",
     "a golden file": f"{OLD}\n\ndef test_more():\n    GOLDEN.write_text('')\n",
     "a module": f"{OLD}\n\ndef test_more():\n    sys.modules['cart'] = None\n",
+    "a global name of the source": f"{OLD}\n\ndef test_more():\n    total.__globals__.update(sum=len)\n",
+    "a dictionary of the source": f"{OLD}\n\ndef test_more():\n    getattr(cart, '__dict__').update(total=len)\n",
+    "the other tests": f"{OLD}\n\ndef test_more(request):\n    request.session.items.clear()\n",
+    "the results": f"{OLD}\n\nclass Last(TestCase):\n    def run(self, result):\n        result.failures.clear()\n",
     "marks": f"{OLD}\npytestmark = pytest.mark.skip\n",
     "no Python": f"{OLD}\ndef (\n",
 }
@@ -193,6 +197,20 @@ def test_a_new_method_is_plain_and_a_new_set_up_is_not() -> None:
     assert not are_plain_additions([changed("test_cart.py", CLASS, set_up)])
     renamed = test.replace("(unittest.TestCase)", "")
     assert not are_plain_additions([changed("test_cart.py", CLASS, renamed)])
+
+
+def test_a_new_method_may_replace_an_inherited_one() -> None:
+    silent = f"{CLASS}\n    def _baseAssertEqual(self, first, second, msg=None):\n        pass\n"
+    assert not are_plain_additions([changed("test_cart.py", CLASS, silent)])
+    inherited = CLASS.replace("unittest.TestCase", "TotalCases")
+    test = f"{inherited}\n    def test_total(self):\n        self.assertTrue(2)\n"
+    assert not are_plain_additions([changed("test_cart.py", inherited, test)])
+    assert are_plain_additions([changed("test_cart.py", inherited, f"{inherited}\n\ndef test_b():\n    assert 2\n")])
+
+
+def test_a_new_test_may_replace_one_that_an_import_of_all_names_brings() -> None:
+    old = OLD.replace("\n\n\n", "\nfrom cases import *\n\n\n", 1)
+    assert not are_plain_additions([changed("tests/test_cart.py", old, f"{old}\n\ndef test_b():\n    assert 2\n")])
 
 
 RUST = "#[test]\nfn it_adds() {\n    assert_eq!(total(&[1]), 1);\n}\n"
@@ -230,7 +248,12 @@ func TestMore(t *testing.T) {
         ("tests/cart.test.ts", f"{VITEST}vi.mock('../cart.js');\n", False),
         ("tests/cart.test.ts", f"{VITEST}cart.total = () => 3;\n", False),
         ("tests/cart.test.ts", f"{VITEST}table['a'] += 3;\n", False),
+        ("tests/cart.test.ts", f"{VITEST}({{ a: assert.equal }} = {{ a() {{}} }});\n", False),
+        ("tests/cart.test.ts", f"{VITEST}for (assert.equal of [skip]) {{}}\n", False),
+        ("tests/cart.test.ts", f"{VITEST}({{}}).constructor.assign(cart, {{ total }});\n", False),
+        ("tests/cart.test.ts", f"{VITEST}beforeEach(function () {{ this.skip(); }});\n", False),
         ("cart_test.go", GO, True),
+        ("cart_test.go", f"{GO}\nfunc (c Cart) Total() int {{ return 3 }}\n", False),
         ("cart_test.go", f"{GO}\nfunc init() {{}}\n", False),
         ("cart_test.go", f"{GO}\nfunc TestX(t *testing.T) {{ total = nil }}\n", False),
     ],

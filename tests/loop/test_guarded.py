@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -123,6 +124,31 @@ def test_what_the_user_has_changed_meanwhile_is_no_fault_of_a_story(lab: Lab) ->
     assert runs_of(lab, *GUARDED) == ["guarded", "guarded-before"]
 
 
+def test_documents_that_the_source_reads_are_source(lab: Lab) -> None:
+    make(lab).write("docs/factor.md", "1\n")
+    source = CART.replace("sum(prices)", "sum(prices) * int(open('docs/factor.md').read())")
+    lab.write("cart.py", source)
+    lab.git("add", "-A")
+    lab.git("commit", "-qm", "a factor")
+    told = work(lab, {"cart.py": source + DISCOUNT, "tests/test_cart.py": WEAKER}, {"docs/factor.md": "7\n"})
+    assert told["2"].startswith(TOLD)
+
+
+def test_a_story_that_is_done_again_is_guarded_by_its_own_tests(lab: Lab) -> None:
+    make(lab)
+    steps = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})
+    lab.play(default=steps).loop("--max-iterations", "1")
+    lab.git("switch", "-q", "ralph/add-login")
+    lab.tasks_file.write_text(STORIES)
+    lab.git("commit", "-qam", "Do it again")
+    lab.git("switch", "-q", "main")
+    quick = attempt({"cart.py": CART + DISCOUNT + "\n"})
+    lab.play({"story": "1", "steps": quick}, {"story": "2", "steps": attempt({"cart.py": BROKEN})}).loop()
+    assert lab.checkpoints() == ["1", "1"]
+    assert runs_of(lab, *GUARDED) == ["guarded", *GUARDED]
+    assert lab.entries()[-1]["summary"].startswith(TOLD)
+
+
 def test_a_story_that_was_rejected_guards_nothing(lab: Lab) -> None:
     make(lab)
     steps = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})
@@ -145,6 +171,24 @@ def test_tests_inside_the_source_guard_too(lab: Lab) -> None:
     weaker = DOCTESTED.replace(">>> total([1, 2])\n    3", ">>> total([1, 2]) > 0\n    True")
     told = work(lab, {"cart.py": weaker + DISCOUNT}, {"cart.py": weaker.replace("sum(prices)", "4") + DISCOUNT})
     assert "before story 1 changed them fail" in told["2"]
+
+
+@pytest.mark.parametrize("lost", ["a program", "a large file"])
+def test_what_the_tests_need_is_restored_as_it_was(lab: Lab, lost: str) -> None:
+    make(lab).configure(tests=["make test"], attempts=1)
+    lab.write("tests/prices.txt", "1\n2\n" + "0\n" * (600_000 if lost == "a large file" else 1))
+    check = "import cart; assert cart.total(map(int, open('tests/prices.txt'))) == 3"
+    lab.write("tests/run.sh", f'#!/bin/sh\n{sys.executable} -B -c "{check}"\n')
+    (lab.root / "tests/run.sh").chmod(0o755)
+    lab.write("Makefile", "test:\n\ttests/run.sh\n")
+    lab.git("add", "-A")
+    lab.git("commit", "-qm", "a gate of shell")
+    files = {"cart.py": CART + DISCOUNT, "Makefile": f"test:\n\t{sys.executable} -B -c 'import cart'\n"}
+    gone = {"run": f"rm {'tests/run.sh' if lost == 'a program' else 'tests/prices.txt'}"}
+    lab.play({"story": "1", "steps": [gone, *attempt(files)]}, {"story": "2", "steps": attempt({"cart.py": BROKEN})})
+    lab.loop()
+    assert [one["state"] for one in receipts(lab)] == ["held"]
+    assert "before story 1 changed them fail on the new code" in lab.entries()[-1]["summary"]
 
 
 @NEEDS_BOXES

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from ralphtool.judging.guarded_tests import GuardedTests, GuardedVersion
     from ralphtool.judging.proof_evidence import SuiteRun
     from ralphtool.workspace import Workspace
+    from ralphtool.workspace.swapped_files import Contents, FileState
 
-    Contents = Mapping[str, bytes | None]
+    Originals = Mapping[str, FileState | None]
     ShowAndRun = Callable[[str, Callable[[str], bool], Contents], tuple[SuiteRun, ...]]
 
 
@@ -65,14 +66,14 @@ class GuardedRuns(Struct, frozen=True, kw_only=True):
         again = self._run_on_work("guarded-again", version, originals)  # a flaky test proves nothing against the story
         return structs.replace(made, work=tuple(map(merge_runs, made.work, again)))
 
-    def _read_originals(self, version: GuardedVersion) -> Contents:
-        found: dict[str, bytes | None] = dict.fromkeys(version.bases)
+    def _read_originals(self, version: GuardedVersion) -> Originals:
+        found: dict[str, FileState | None] = dict.fromkeys(version.bases)
         for commit in sorted(set(version.bases.values())):
             paths = sorted(path for path, base in version.bases.items() if base == commit)
             found |= self.workspace.read_commit(commit, paths)
         return found
 
-    def _run_on_work(self, when: str, version: GuardedVersion, originals: Contents) -> tuple[SuiteRun, ...]:
+    def _run_on_work(self, when: str, version: GuardedVersion, originals: Originals) -> tuple[SuiteRun, ...]:
         """The story's own changes of tests are left out, too, as in replay."""
         current = {**self.workspace.read_checkpoint(sorted(originals))}
         current |= {one.path: one.new for one in self.changes if one.path in originals and one.new is not None}
@@ -80,12 +81,13 @@ class GuardedRuns(Struct, frozen=True, kw_only=True):
         return self.show_and_run(when, lambda path: path in self.own.names, contents)
 
 
-def _restore(version: GuardedVersion, originals: Contents, current: Mapping[str, bytes]) -> Contents:
+def _restore(version: GuardedVersion, originals: Originals, current: Mapping[str, bytes]) -> Contents:
     """The contents of the files, of which some are more than tests: of these only the tests are restored."""
     mixed = {**dict.fromkeys(version.configs, _merge_config), **dict.fromkeys(version.inline, splice_tests)}
-    found: dict[str, bytes | None] = {path: data for path, data in originals.items() if path not in mixed}
+    found: dict[str, FileState | bytes | None] = {path: one for path, one in originals.items() if path not in mixed}
     for path in mixed.keys() & current.keys():
-        if (data := mixed[path](originals[path] or b"", current[path], path)) is not None:
+        old = originals[path]
+        if (data := mixed[path](old.data if old else b"", current[path], path)) is not None:
             found[path] = data
     return found
 

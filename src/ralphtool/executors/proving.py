@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.proof_evidence import GuardedRun
     from ralphtool.settings import Settings
     from ralphtool.workspace import Workspace
+    from ralphtool.workspace.swapped_files import Contents
 
 _MOST_LINES = 200  # of a diff in a question
 
@@ -267,7 +268,8 @@ class Prover:
     def _run_guarded(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> tuple[GuardedRun, ...]:
         """Runs the tests as they were before earlier stories touched them. The same source can't fail them."""
         suites = [one for one in evidence.after if not one.is_linter]
-        guarded = self._assignment.guarded if self._settings.proof.replay and suites and paths.has_source else ()
+        is_due = self._settings.proof.replay and suites and self._assignment.guarded and self._has_source(paths)
+        guarded = self._assignment.guarded if is_due else ()
         runs = GuardedRuns(
             workspace=self._workspace,
             changes=paths.changes,
@@ -276,6 +278,12 @@ class Prover:
             known_red=frozenset[str]().union(*(one.failed or () for one in evidence.before)),
         )
         return runs.run_all(guarded)
+
+    def _has_source(self, paths: ChangedPaths) -> bool:
+        """Whether a change can break a test. A file that looks like documentation may be data of the source."""
+        names = {one.path.rpartition("/")[2] for one in paths.sources}
+        named_in = {path for name in names for path in self._workspace.grep_checkpoint(name)}
+        return paths.has_source or any(find_role(path) != "docs" for path in named_in)
 
     def _describe_tests(self, paths: ChangedPaths) -> GuardedTests | None:
         """Where the tests are as they were before this story, if it could have weakened them."""
@@ -360,7 +368,7 @@ class Prover:
         kind: str,
         tree: str,
         is_old: Callable[[str], bool],
-        contents: Mapping[str, bytes | None],
+        contents: Contents,
         suites: Sequence[SuiteRun],
     ) -> tuple[SuiteRun, ...]:
         self._is_elsewhere = True

@@ -24,9 +24,17 @@ _NEW_FILES = (
     (
         r".*\.(?:test|spec)\.[cm]?[jt]sx?",
         r"(?i)mock|stub|spy|sinon|global|prototype|file|\b(?:process|require\.|import\(|Object|Reflect|fs|only)\b"
-        r"|(?:\.\w+|\])\s*[-+*/%|&^?]{0,3}=(?![=>])",
+        r"|(?:\.\w+|\])\s*[-+*/%|&^?]{0,3}=(?![=>])"
+        # The same by unpacking or in a loop, by way of a constructor, and hooks that Mocha calls for all files.
+        r"|\(\s*\{[^;]*\}\s*=(?![=>])|\bfor\s*\([\w$.\[\]]+[.\[]|__"
+        r"|\b(?:constructor|delete|(?:before|after)(?:Each|All)?)\b",
     ),
-    (r".*_test\.go", r"\bfunc (?:init|TestMain)\b|\b(?:os|ioutil|exec|unsafe|flag)\b|(?<![:=!<>])=(?!=)"),
+    (
+        r".*_test\.go",
+        r"\bfunc (?:init|TestMain)\b|\b(?:os|ioutil|exec|unsafe|flag)\b|(?<![:=!<>])=(?!=)"
+        # A method hides the one that its type embeds: the source's own is then never called.
+        r"|\bfunc\s*\([^)]*\)\s*\w+\s*\(|\b(?:copy|clear|delete)\(",
+    ),
 )
 # Words for what reaches beyond the test that uses it; a test with such a word may still be honest.
 _FAR_REACHING_WORDS = (
@@ -34,9 +42,13 @@ _FAR_REACHING_WORDS = (
     " importlib ctypes gc atexit site sys os shutil subprocess builtins register addfinalizer autouse"
     " write_text write_bytes open unlink rename touch symlink_to"
     " pytest_plugins pytestmark collect_ignore conftest load_tests"
-    " __import__ __dict__ __code__ __class__ __builtins__ __test__"
+    " getattr operator inspect f_back f_globals f_locals f_builtins pickle marshal"
+    " request session pytestconfig _outcome exit _exit"
 )
 _FAR_REACHING = frozenset(_FAR_REACHING_WORDS.split())
+# Any other such name may reach into a module, a function or a class.
+_SPECIAL = re.compile(r"__(?!(?:future|init|name|file|doc|version|eq|len|repr|str|iter|next|enter|exit|call)__)\w+__")
+_PLAIN_BASES = {"unittest.TestCase", "TestCase", "unittest.IsolatedAsyncioTestCase"}
 _HOOK = re.compile(r"pytest_|setup|teardown|load_tests", re.IGNORECASE)  # functions that test programs call by name
 
 
@@ -56,7 +68,13 @@ def _is_plain(change: FileChange) -> bool:
         old, new = (ast.parse(decode(data)) for data in (change.old or b"", change.new))
     except (SyntaxError, ValueError, RecursionError):
         return False
-    return _only_adds(old.body, new.body, {*_list_words(old)})
+    return not (old.body and _imports_all(old)) and _only_adds(old.body, new.body, {*_list_words(old)})
+
+
+def _imports_all(tree: ast.Module) -> bool:
+    """Whether it has names that are not known: a new one may replace one of these."""
+    found = (one for one in ast.walk(tree) if isinstance(one, ast.ImportFrom))
+    return any(name.name == "*" for one in found for name in one.names)
 
 
 def _is_plain_file(path: str, text: str) -> bool:
@@ -71,11 +89,20 @@ def _only_adds(old: Sequence[ast.stmt], new: Sequence[ast.stmt], known: set[str]
         if rest and (_is_same(rest[0], one) or _imports_more(rest[0], one, known)):
             rest.pop(0)
         elif rest and isinstance(one, ast.ClassDef) and _is_same_head(rest[0], one):
-            if not _only_adds(_get_body(rest.pop(0)), one.body, known):
+            if not _adds_tests(rest.pop(0), one, known):
                 return False
         elif not _is_plain_statement(one, known):
             return False
     return not rest
+
+
+def _adds_tests(old: ast.stmt, new: ast.ClassDef, known: set[str]) -> bool:
+    """A class may inherit what a new name in it replaces, such as another test, or how unittest compares values."""
+    body = _get_body(old)
+    is_known = {ast.unparse(base) for base in new.bases} <= _PLAIN_BASES and not new.keywords
+    added = [one for one in new.body if not any(_is_same(each, one) for each in body)]
+    are_tests = is_known and all(_get_name(one).startswith("test") for one in added)
+    return (are_tests or not added) and _only_adds(body, new.body, known)
 
 
 def _is_same(old: ast.stmt, new: ast.stmt) -> bool:
@@ -98,13 +125,17 @@ def _is_same_head(old: ast.stmt, new: ast.ClassDef) -> bool:
     return ast.dump(empty[0]) == ast.dump(empty[1])
 
 
+def _get_name(statement: ast.stmt) -> str:
+    return statement.name if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)) else ""
+
+
 def _get_body(statement: ast.stmt) -> list[ast.stmt]:
     return statement.body if isinstance(statement, ast.ClassDef) else []
 
 
 def _is_plain_statement(one: ast.stmt, known: set[str]) -> bool:
     """An import, a constant, a function or a class of tests, with new names, which changes nothing around it."""
-    if _FAR_REACHING.intersection(_list_words(one)) or known.intersection(_list_bound(one)) or _writes_outside(one):
+    if any(map(_is_far_reaching, _list_words(one))) or known.intersection(_list_bound(one)) or _writes_outside(one):
         return False
     if isinstance(one, (ast.Import, ast.ImportFrom)):
         return all(name.name != "*" for name in one.names)
@@ -113,8 +144,18 @@ def _is_plain_statement(one: ast.stmt, known: set[str]) -> bool:
     if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)):
         return not _HOOK.match(one.name) and all(map(_is_mark, one.decorator_list))
     if isinstance(one, ast.ClassDef):
-        return not one.decorator_list and all(_is_plain_statement(part, set()) for part in one.body)
+        # A base class calls its methods by name, and unittest gives one of them the results of all tests.
+        is_free = not one.bases or all(_get_name(part).startswith("test") for part in _list_functions(one))
+        return is_free and not one.decorator_list and all(_is_plain_statement(part, set()) for part in one.body)
     return isinstance(one, ast.Assign) and _is_constant(one.value)
+
+
+def _is_far_reaching(word: str) -> bool:
+    return word in _FAR_REACHING or _SPECIAL.fullmatch(word) is not None
+
+
+def _list_functions(one: ast.ClassDef) -> list[ast.stmt]:
+    return [part for part in one.body if isinstance(part, (ast.FunctionDef, ast.AsyncFunctionDef))]
 
 
 def _is_mark(decorator: ast.expr) -> bool:

@@ -188,10 +188,13 @@ class Change:
         """Whether its "done" is the work of a run, not a tick by the user."""
         return story.id in self.workspace.checkpoints() or self._was_completed(story)
 
-    def list_guarded(self, story: str) -> tuple[GuardedTests, ...]:
-        """The tests that earlier stories changed: as they were, they guard this one. The oldest story comes first."""
+    def list_guarded(self) -> tuple[GuardedTests, ...]:
+        """The tests that earlier stories changed, the oldest first: as they were, they guard the next one.
+
+        A story that is done again is itself one of them.
+        """
         states = self.change_state.stories
-        done = [id for id in self.workspace.checkpoints() if id != story and id in states]
+        done = [id for id in self.workspace.checkpoints() if id in states]
         return tuple(structs.replace(one, story=id) for id in done if (one := states[id].guarded))
 
     def read_receipts(self) -> dict[str, Receipt]:

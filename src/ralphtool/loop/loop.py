@@ -282,7 +282,7 @@ class Loop:
             fix=bool(state.decision and state.decision.action == "fix-state"),
             gates=tuple(self.parts.gates),
             baseline=self.change.change_state.baseline,
-            guarded=change.list_guarded(story.id),
+            guarded=change.list_guarded(),
             folder=f"{number:03}-{entry[-200:]}",
             seconds=left.seconds,
             tokens=left.tokens,

@@ -283,7 +283,7 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
         _keep_progress(change, iteration, state, made)
     if iteration.is_done:
         state.answer, state.told, state.returns, state.met = "", [], 0, ""
-        state.guarded = iteration.verdict.to_guard
+        state.guarded = iteration.verdict.to_guard or state.guarded  # of its earlier attempt, if it is done again
     if decision.action == "fix-state":
         state.kept, state.completed = None, []
         change.restore_ticks(iteration.story)

@@ -349,7 +349,7 @@ class SideBySide(Loop):
             report = structs.replace(report, tree=merged.tree)
             lane.workspace.show_upon(tip, merged.tree)
         self.log.note(events.Merging(**job.about, upon=tip, others=self._list_others(job)))
-        assignment = structs.replace(job.started.assignment, guarded=self.change.list_guarded(job.story))
+        assignment = structs.replace(job.started.assignment, guarded=self.change.list_guarded())
         baseline, seconds = self._find_baseline(job)
         report = structs.replace(report, baseline=baseline, gate_seconds=seconds)
         self._proving, job.tip, job.tree, job.predicted, job.ahead = job, tip, str(report.tree), "", None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec
     from ralphtool.workspace.revert import RevertedTree
     from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot
+    from ralphtool.workspace.swapped_files import Contents, FileState
     from ralphtool.workspace.user_plan import MergedPlan
 else:
     Protocol = object  # a real one takes a while to create, and every list of changes imports this
@@ -149,11 +150,11 @@ class Workspace(Protocol):
         """Removes files that gates left; returns the ignored files that they created or changed."""
         ...
 
-    def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, bytes]:
-        """The contents of those files that a commit has. Raises GitError if there is no such commit."""
+    def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, FileState]:
+        """Those files that a commit has. Raises GitError if there is no such commit, or one of them can't be read."""
         ...
 
-    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None]) -> None:
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Contents) -> None:
         """Puts a mixture in place: the work, but with some changed paths as at the last checkpoint, and some files
         with other contents, or without them (None). Call `compare` first."""
         ...

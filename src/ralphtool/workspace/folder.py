@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.specs import Spec
     from ralphtool.workspace.revert import RevertedTree
+    from ralphtool.workspace.swapped_files import Contents, FileState
     from ralphtool.workspace.user_plan import MergedPlan
 
 
@@ -85,10 +86,10 @@ class Folder:
     def clean_up(self) -> list[str]:
         return []
 
-    def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, bytes]:
+    def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, FileState]:
         return {}
 
-    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None]) -> None:
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Contents) -> None:
         pass
 
     def show_work(self, tree: str) -> None:

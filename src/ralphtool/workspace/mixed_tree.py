@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files
 from ralphtool.workspace.git import NULL_ID, Repository
+from ralphtool.workspace.swapped_files import FileState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+
+    from ralphtool.workspace.swapped_files import Contents
 
 _PLAIN_FILE = b"100644"
 _LONGEST_LINE = 50_000
 
 
-def build_mixed_tree(
-    repository: Repository, base: str, other: str, paths: Sequence[str], contents: Mapping[str, bytes | None]
-) -> str:
+def build_mixed_tree(repository: Repository, base: str, other: str, paths: Sequence[str], contents: Contents) -> str:
     """The tree `base`, but with `paths` as in `other` (or removed), and with the `contents` of some files.
 
     Without contents (None), a file is removed.
@@ -26,7 +27,7 @@ def build_mixed_tree(
     aside = Repository(repository.top, repository.gitdir, repository.common, index)
     try:
         aside.run("read-tree", base)
-        modes = _read_modes(aside, base, contents)
+        modes = read_modes(aside, base, contents)
         lines = [*_take_over(aside, other, paths), *_write_contents(aside, contents, modes)]
         aside.run("update-index", "-z", "--index-info", input=b"".join(line + b"\0" for line in lines))
         return aside.write_tree()
@@ -49,7 +50,7 @@ def _describe_removal(path: str) -> bytes:
     return b"0 %s\t%s" % (NULL_ID.encode(), os.fsencode(path))
 
 
-def _read_modes(repository: Repository, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
+def read_modes(repository: Repository, tree: str, paths: Iterable[str]) -> dict[str, bytes]:
     if not (asked := list(paths)):
         return {}
     listed = repository.run("--literal-pathspecs", "ls-tree", "-z", "--full-tree", tree, "--", *asked)
@@ -57,12 +58,11 @@ def _read_modes(repository: Repository, tree: str, paths: Iterable[str]) -> dict
     return {os.fsdecode(path): about.split(b" ")[0] for about, _, path in rows}
 
 
-def _write_contents(
-    repository: Repository, contents: Mapping[str, bytes | None], modes: Mapping[str, bytes]
-) -> Iterable[bytes]:
+def _write_contents(repository: Repository, contents: Contents, modes: Mapping[str, bytes]) -> Iterable[bytes]:
     yield from (_describe_removal(path) for path in contents)  # first, so that a file can replace a folder
     for path, data in contents.items():
         if data is None:
             continue
-        blob = repository.run("hash-object", "-w", "--stdin", input=data).strip()
-        yield b"%s %s\t%s" % (modes.get(path, _PLAIN_FILE), blob, os.fsencode(path))
+        state = data if isinstance(data, FileState) else FileState(modes.get(path, _PLAIN_FILE).decode(), data)
+        blob = repository.run("hash-object", "-w", "--stdin", input=state.data).strip()
+        yield b"%s %s\t%s" % (state.mode.encode(), blob, os.fsencode(path))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct
 
@@ -35,6 +35,9 @@ class FileState(Struct, frozen=True):
 
 
 GONE = FileState()
+
+# Files that are neither in their old nor in their new state; None removes one, bytes leave it its mode.
+Contents: TypeAlias = "Mapping[str, FileState | bytes | None]"
 
 
 def list_states(
@@ -80,7 +83,7 @@ class SwappedFiles:
     def paths(self) -> Iterable[str]:
         return self._states
 
-    def can_show(self, contents: Mapping[str, bytes | None]) -> bool:
+    def can_show(self, contents: Contents) -> bool:
         """Whether it can put these contents in place: it knows only the files that the attempt has changed."""
         names = set(map(printable, self._states))
         return all(name in names and data is not None for name, data in contents.items())
@@ -89,7 +92,7 @@ class SwappedFiles:
         """Whether something other than the work is in place."""
         return path in self._states and self._shown[path] != self._states[path][1]
 
-    def show(self, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None], moment: int) -> None:
+    def show(self, is_old: Callable[[str], bool], contents: Contents, moment: int) -> None:
         """Puts some files in place in their old state, the others in their new state, or with other contents."""
         wanted = {path: self._choose(path, is_old, contents) for path in self._states}
         # Files that differ from the work are always written anew: git can't tell whether the last gate changed them.
@@ -98,11 +101,11 @@ class SwappedFiles:
         self._shown |= changes
         _write_all(self._top, changes, moment)
 
-    def _choose(self, path: str, is_old: Callable[[str], bool], contents: Mapping[str, bytes | None]) -> FileState:
+    def _choose(self, path: str, is_old: Callable[[str], bool], contents: Contents) -> FileState:
         old, new = self._states[path]
         name = printable(path)
         if (data := contents.get(name)) is not None:
-            return FileState(new.mode or old.mode, data)
+            return data if isinstance(data, FileState) else FileState(new.mode or old.mode, data)
         return old if is_old(name) else new
 
 
