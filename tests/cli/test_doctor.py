@@ -88,6 +88,15 @@ def test_nothing_at_all(lab: Lab) -> None:
     assert all(mends)
 
 
+def test_an_own_agent_configured_as_suggested_is_found(lab: Lab) -> None:
+    lab.repository()
+    lab.write(".ralph/config.toml", "")
+    [found] = [one for one in findings(examined(lab, PATH="/usr/bin:/bin")) if one["about"] == "agents"]
+    assert 'agent = "NAME" in [run], and command = ["…"] in [agents.NAME]' in found["mend"]
+    lab.write(".ralph/config.toml", '[run]\nagent = "mine"\n[agents.mine]\ncommand = ["cat"]\n')
+    assert not troubles(examined(lab, PATH="/usr/bin:/bin"), "agents")
+
+
 def test_gates(well: Lab) -> None:
     well.configure(checks=["no-such-program --x"], tests=[RED, GREEN])
     marked = examined(well, "--gates")

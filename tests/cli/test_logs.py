@@ -178,7 +178,7 @@ def test_a_conversation(records: Records, agent: str) -> None:
         "All is done.",
         "",
         "completed: it is completed",
-        "used: 5k tokens read, 250 written, agent 12 s",
+        "used: 5k tokens in, 250 out, agent 12 s",
         "standard error: --errors shows it",
         f"records: {folder}",
     ]
@@ -291,7 +291,7 @@ def test_the_agents_own_last_word_is_the_first_one(records: Records) -> None:
     told = records.show()
     assert "\nthe agent ended with: the turn failed\n" in told
     assert "it was never judged: its run was cut off" in told
-    assert "used: 1k tokens read, 50 written, $0.03\n" in told, "what the transcript tells, where nobody summed it up"
+    assert "used: 1k tokens in, 50 out, $0.03\n" in told, "what the transcript tells, where nobody summed it up"
 
 
 # --- which iteration --------------------------------------------------------------------------------

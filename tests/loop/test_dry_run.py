@@ -162,3 +162,4 @@ def test_no_more_stories_at_once_are_suggested_than_there_are(lab: Lab, stories:
     shown = lab.run("run", "--dry-run").stdout.partition("The first prompt")[0]
     assert words in shown
     assert ("--side-by-side" in shown) == bool(words)
+    assert (f"stories {', '.join(map(str, numbers))} at once\n" in shown) == bool(words)

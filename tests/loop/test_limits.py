@@ -301,7 +301,7 @@ def test_people_are_told_what_an_attempt_cost(lab: Lab) -> None:
     assert lab.loop().exit_code == 0
     told = lab.run("explain", "add-login-1-1").stdout
     assert "$0.60" in told
-    assert "60k" in told
+    assert "60k tokens in, 40k out" in told
 
 
 # --- agents of another kind -------------------------------------------------------------------------

@@ -118,6 +118,16 @@ def test_a_story_that_used_its_attempts_shows_the_error_and_what_can_be_done(tmp
     assert "guidance for the next attempt" not in explained
 
 
+def test_an_explanation_shows_the_error_before_the_end_of_a_long_report(lab: Lab) -> None:
+    """As TAP of `node --test`: the error, then twenty lines of the test's record and of totals."""
+    gate = "test ! -f bad || { echo the cause; seq -f 'total %.0f' 25; false; }"
+    lab.repository(ONE, attempts=1, tests=[gate]).play(default=[{"write": "bad", "text": ""}, *DONE])
+    assert lab.loop().exit_code == 1
+    explained = lab.run("explain", "1").stdout
+    assert "  the cause\n  total 1\n" in explained
+    assert not explained.endswith("\n\n")
+
+
 def test_a_question_says_what_happened_and_what_the_agent_was_told(tmp_path: Path) -> None:
     lab = Lab(tmp_path).repository("## 1. First\n\n- [ ] 1.1 Make a\n", attempts=2)
     lab.play(default=[{"tick": "all"}, {"complete": True}])

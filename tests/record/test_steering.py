@@ -256,7 +256,9 @@ def test_an_answer_is_taken_up_by_the_run_that_waits_for_it(lab: Lab) -> None:
     asked = lab.run("questions", "--json").json["questions"]
     assert [(one["story"], one["title"], one["answer"]) for one in asked] == [("1", "First", None)]
     assert asked[0]["missing"] == "the variable SHOP_KEY is missing"
-    assert "ralphtool answer 1" in lab.run("questions").stdout
+    shown = lab.run("questions").stdout
+    assert "ralphtool answer 1" in shown
+    assert not shown.endswith("\n\n"), "empty lines only separate questions"
     went_on(lab)
     assert wait_until(lambda: seen(lab, "waiting"), 60), "the other stories are done by now"
     assert lab.checkpoints() == ["2", "3"]

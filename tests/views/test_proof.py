@@ -267,6 +267,14 @@ def test_an_attempt_is_explained_with_its_receipt(project: Ralph) -> None:
     assert project.run("explain", "add-login-1-1", "--json").json["proof"]["own_count"] == 60
 
 
+def test_a_wrapped_proof_is_indented_like_its_story(project: Ralph) -> None:
+    with Terminal(project, "show", "add-login", columns=40, NO_COLOR="1") as screen:
+        shown, _ = screen.rest()
+    lines = shown.splitlines()
+    [below] = [lines[at + 1] for at, line in enumerate(lines) if line.startswith("    proven by its own tests (")]
+    assert len(below) - len(below.lstrip()) == 6, below
+
+
 def test_what_was_accepted_since_is_explained_so(other: Ralph) -> None:
     made.write(other, made.record(), {**made.RECEIPTS, "3": made.receipt("accepted", 3, why="fine", by="Ann")})
     shown = other.run("explain", "add-login-3-1").stdout

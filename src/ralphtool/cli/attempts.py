@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.receipt import Receipt
 
 _CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
-_MOST_OUTPUT = 12  # lines of a gate
+_MOST_OUTPUT = 30  # lines of a gate: TAP ends with more than 20 that don't say what is wrong
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
@@ -81,8 +81,7 @@ def explain(name: str, change: str | None, as_json: bool) -> None:
         told = {"entry": msgspec.to_builtins(found), **record, "next_entry": later[0].id if later else None}
         click.echo(quickjson.dumps(told))
         return
-    for line in _explain_lines(found, record, later[0] if later else None):
-        echo(line)
+    echo("\n".join(_explain_lines(found, record, later[0] if later else None)).rstrip("\n"))
 
 
 def _find_record(root: str, entry: str) -> dict[str, Any]:
@@ -217,7 +216,7 @@ def _list_more(entry: Entry, folder: str) -> list[str]:
 def _describe_usage(verdict: dict[str, Any]) -> list[str]:
     read, written = verdict.get("input_tokens") or 0, verdict.get("output_tokens") or 0
     cost = format_cost(verdict.get("cost") or 0.0)
-    tokens = f"{format_tokens(read)} tokens read, {format_tokens(written)} written" if read or written else ""
+    tokens = f"{format_tokens(read)} tokens in, {format_tokens(written)} out" if read or written else ""
     return [", ".join(filter(None, (tokens, cost)))] if tokens or cost else []
 
 

@@ -293,7 +293,7 @@ def _describe_no_agent(project: DoctorContext, installed: Sequence[str]) -> Diag
         return wrong(
             "agents",
             "no agent is configured, and no known agent is installed",
-            f'{get}, or configure your own: command = ["…"] in [agents.NAME]',
+            f'{get}, or configure your own: agent = "NAME" in [run], and command = ["…"] in [agents.NAME]',
         )
     if not os.path.lexists(config.path_of(project.root)):
         return wrong("agents", f"no agent is configured; installed: {', '.join(installed)}", "ralphtool init")

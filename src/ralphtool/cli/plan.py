@@ -63,7 +63,8 @@ def _print_part(title: str, lines: Sequence[str], *, is_whole: bool = False) -> 
 def _describe_rounds(plan: Plan) -> Iterator[str]:
     """Which stories could run at once; and the option for that, if it is not set."""
     for number, ids in enumerate(plan.rounds):
-        yield f"{'then ' if number else ''}{', '.join(ids)}{' at once' if len(ids) > 1 else ''}"
+        first, noun = "then " if number else "", "story" if len(ids) == 1 else "stories"
+        yield f"{first}{noun} {', '.join(ids)}{' at once' if len(ids) > 1 else ''}"
     chain = len(plan.rounds)
     longest = f"the longest chain has {chain} {'story' if chain == 1 else 'stories'}"
     if plan.side_by_side > 1:

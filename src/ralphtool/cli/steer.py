@@ -59,7 +59,9 @@ def questions_command(change: str | None, as_json: bool) -> None:
         return
     if not found:
         echo("Nothing needs your answer.")
-    for one in found:
+    for number, one in enumerate(found):
+        if number:
+            click.echo()
         _print_question(one, questions.build_answer_command(root, one))
 
 
@@ -88,7 +90,6 @@ def _print_question(one: OpenQuestion, command: str) -> None:
             echo(f"  {glue(make_printable(each))}")
     else:
         echo(f"  {glue(make_printable(command))}      or edit {glue(make_printable(one.path))}")
-    click.echo()
 
 
 def _shorten_line(text: str) -> str:

@@ -155,8 +155,10 @@ def print_change(
     for story in stories:
         _print_story(story, ticked, done, "" if story.done else (remarks or {}).get(story.id, ""))
         if story.id in receipts:
-            for line in render_receipt(receipts[story.id]):
-                echo(f"    {line}", 12)
+            summary, *rows = render_receipt(receipts[story.id])
+            echo(f"    {summary}")
+            for row in rows:
+                echo(f"    {row}", 10)
     _print_scenarios(list(scenarios))
     for text in remaining.read_warnings(spec):
         click.echo()

@@ -149,7 +149,7 @@ class Conversation:
 
 def _describe_use(used: Verdict | ResourceUse, took: Durations) -> str:
     read, written = used.input_tokens, used.output_tokens
-    parts = [f"{format_tokens(read)} tokens read, {format_tokens(written)} written" if read or written else ""]
+    parts = [f"{format_tokens(read)} tokens in, {format_tokens(written)} out" if read or written else ""]
     parts.append(format_cost(used.cost or 0.0))
     parts += [f"{name} {format_duration(one)}" for name, one in (("agent", took.agent), ("gates", took.gates)) if one]
     return ", ".join(one for one in parts if one)
