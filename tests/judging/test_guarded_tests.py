@@ -76,6 +76,14 @@ def test_a_loss_fails_then_asks_and_is_allowed_by_the_story() -> None:
     assert (allowed.receipt.state, allowed.receipt.allowed) == ("held", "asked for: t.py::test_total")
 
 
+def test_if_the_work_renames_what_they_use_a_person_must_look() -> None:
+    evidence = judge(guard(RED, GREEN), is_same_by_reading=True)
+    result = prove(evidence, lambda names: "")
+    assert result.receipt is not None
+    assert result.receipt.state == "unproven"
+    assert result.receipt.why.endswith("because this story renames what they use: t.py::test_total")
+
+
 def test_tests_that_could_not_run_leave_a_doubt_or_a_note() -> None:
     gone = GuardedRun(stories=("1", "2"), trouble="no such commit")
     doubted = prove(judge(gone), lambda names: "").receipt
@@ -139,6 +147,11 @@ def test_what_one_story_added_and_another_weakened_is_in_a_later_version() -> No
     assert (first.stories, later.stories) == (("1", "2", "3"), ("3",))
     assert later.bases == {"new.py": "c", "cart.py": "c"}
     assert later.inline == {"cart.py"}
+
+
+def test_the_number_of_versions_is_limited() -> None:
+    weaker = [structs.replace(WEAKER, story=str(number), files=("t.py",)) for number in range(2, 10)]
+    assert [one.stories[0] for one in list_versions([ONE, *weaker])] == ["1", "8", "9"]
 
 
 # --- what needs no guard ----------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class GuardedRuns(Struct, frozen=True, kw_only=True):
     changes: Sequence[FileChange]
     own: AsTheyWere
     show_and_run: ShowAndRun
-    known_red: frozenset[str]  # tests that fail at the checkpoint
+    known_red: frozenset[str]  # tests that fail at the checkpoint, or are known to be lost
 
     def run_all(self, guarded: Sequence[GuardedTests]) -> tuple[GuardedRun, ...]:
         return tuple(map(self._run, list_versions(guarded)))

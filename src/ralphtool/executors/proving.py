@@ -275,7 +275,7 @@ class Prover:
             changes=paths.changes,
             own=_describe_as_they_were(paths.tests, _restore_inline(paths), with_lint=False),
             show_and_run=lambda when, is_old, contents: self._show_and_run(when, tree, is_old, contents, suites),
-            known_red=frozenset[str]().union(*(one.failed or () for one in evidence.before)),
+            known_red=frozenset(find_lost(evidence)).union(*(one.failed or () for one in evidence.before)),
         )
         return runs.run_all(guarded)
 

@@ -13,6 +13,8 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+_MOST_LATER = 2  # versions besides that of the beginning
+
 
 class GuardedTests(Struct, frozen=True, kw_only=True):
     """The files around the tests that a story changed, and where they are as they were before."""
@@ -46,10 +48,10 @@ def list_versions(guarded: Sequence[GuardedTests]) -> list[GuardedVersion]:
     """The versions that guard a story, from the earlier stories in their order.
 
     Usually that is one: the tests as they were when the change began. Tests that one story added and another one
-    weakened are only in a later version.
+    weakened are only in a later version; the newest of those are enough, so that the cost does not grow.
     """
     later = [at for at in range(1, len(guarded)) if guarded[at].is_weaker and _overlaps(guarded[at], guarded[:at])]
-    return [_merge(guarded[at:]) for at in (0, *later)] if guarded else []
+    return [_merge(guarded[at:]) for at in (0, *later[-_MOST_LATER:])] if guarded else []
 
 
 def _overlaps(one: GuardedTests, earlier: Sequence[GuardedTests]) -> bool:

@@ -103,8 +103,9 @@ def _judge_unchanged(evidence: ProofEvidence) -> ProofResult:
 def _find_losses(evidence: ProofEvidence) -> _Losses:
     lost, broken, guarded = find_lost(evidence), find_lost_checks(evidence), find_lost_guarded(evidence)
     names = (*lost, *(name for found in guarded.values() for name in found), *name_checks(evidence, broken))
-    tests = () if _is_same_by_reading(evidence) else lost
-    return _Losses(tests=tests, checks=broken, guarded=guarded, names=names)
+    if _is_same_by_reading(evidence):
+        return _Losses(tests=(), checks=broken, guarded={}, names=names)
+    return _Losses(tests=lost, checks=broken, guarded=guarded, names=names)
 
 
 def _judge_lost(evidence: ProofEvidence, losses: _Losses) -> ProofResult:
@@ -226,6 +227,10 @@ def _doubt_replay(evidence: ProofEvidence) -> str:
 
 
 def _doubt_guarded(evidence: ProofEvidence) -> str:
+    if _is_same_by_reading(evidence) and (guarded := find_lost_guarded(evidence)):
+        stories, names = next(iter(guarded.items()))
+        told = f"tests as they were before {_join_stories(stories)} changed them fail on the new code"
+        return f"{told}, which may only be because this story renames what they use: {_name(names)}"
     for one in evidence.guarded:
         if one.trouble:
             return f"the tests that {_join_stories(one.stories)} changed could not run as they were: {one.trouble}"
