@@ -639,3 +639,16 @@ def test_an_agent_whose_limit_is_over_takes_over_again(lab: Lab, tmp_path: Path)
     lab.play(turn("1", [limited | {"reset_in": 9}]), turn("2", DONE))
     assert lab.loop().exit_code == 0
     assert told(lab, "iteration_started", "agent") == ["scripted", "twin", "scripted"]
+
+
+# --- what the next prompt has of a red gate ---------------------------------------------------------
+
+
+def test_the_next_prompt_has_the_error_that_a_red_gate_printed(lab: Lab) -> None:
+    """The names of red tests alone don't show, for example, where a file can't be parsed."""
+    lab.write("error.txt", "clock.js:7: Unexpected token\n")
+    lab.repository(ONE, tests=["test ! -e 1.txt || { cat error.txt; exit 1; }"], attempts=2).play(default=DONE)
+    assert lab.loop().exit_code == 1
+    assert "Unexpected token" not in prompt(lab, "add-login-1-1")
+    told = known(lab, "add-login-1-2").partition("How the last attempt ended")[2]
+    assert "The end of the output of the red gates:\nclock.js:7: Unexpected token" in told

@@ -77,7 +77,7 @@ def build(situation: Situation, known: RelevantKnowledge, token: str) -> Prompt:
             proposal=spec.proposal(),
             design=spec.design(),
             scenarios=spec.scenarios(story),
-            failure=situation.before.previous_failure,
+            failure=_describe_failure(situation.before.previous_failure, state.error),
             guidance=_join_guidance(situation.change_state, state),
             warnings=situation.before.warnings,
             memory=known.items,
@@ -91,6 +91,13 @@ def build(situation: Situation, known: RelevantKnowledge, token: str) -> Prompt:
         ),
         templates_path(situation.root),
     )
+
+
+def _describe_failure(told: str | None, output: str) -> str | None:
+    """How the last attempt ended, with the error that its gates printed: the names of tests alone may not help."""
+    if not told or not output:
+        return told
+    return f"{told}\n\nThe end of the output of the red gates:\n{output}"
 
 
 def templates_path(root: str) -> str:
