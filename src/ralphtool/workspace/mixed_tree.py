@@ -6,7 +6,9 @@ import os
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files
+from ralphtool.errors import GitError
 from ralphtool.workspace.git import NULL_ID, Repository
+from ralphtool.workspace.paths import printable
 from ralphtool.workspace.swapped_files import FileState
 
 if TYPE_CHECKING:
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
     from ralphtool.workspace.swapped_files import Contents
 
 _PLAIN_FILE = b"100644"
+_NO_FILES = (b"040000", b"160000")  # the modes of a folder and of a submodule
 _LONGEST_LINE = 50_000
+_MOST_RESTORED = 100_000_000  # bytes of a file that only has to be written as it was
 
 
 def build_mixed_tree(repository: Repository, base: str, other: str, paths: Sequence[str], contents: Contents) -> str:
@@ -48,6 +52,15 @@ def _take_over(repository: Repository, other: str, paths: Sequence[str]) -> Iter
 
 def _describe_removal(path: str) -> bytes:
     return b"0 %s\t%s" % (NULL_ID.encode(), os.fsencode(path))
+
+
+def read_states(repository: Repository, commit: str, paths: Sequence[str]) -> dict[str, FileState]:
+    """Those files that a commit has, as they are there."""
+    modes = read_modes(repository, commit, paths)
+    found = repository.read_files(commit, paths, _MOST_RESTORED)
+    if large := [path for path, mode in modes.items() if path not in found and mode not in _NO_FILES]:
+        raise GitError(f"{printable(large[0])} is too large")
+    return {path: FileState(modes[path].decode(), data) for path, data in found.items()}
 
 
 def read_modes(repository: Repository, tree: str, paths: Iterable[str]) -> dict[str, bytes]:

@@ -23,12 +23,12 @@ from ralphtool.workspace.checkpoints import read_checkpoints
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.lent_index import LentIndex
-from ralphtool.workspace.mixed_tree import build_mixed_tree, read_modes
+from ralphtool.workspace.mixed_tree import build_mixed_tree, read_states
 from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.protected_work import take_protected
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, build_changes
-from ralphtool.workspace.swapped_files import FileState, SwappedFiles, build_swap, set_time
+from ralphtool.workspace.swapped_files import SwappedFiles, build_swap, set_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -37,13 +37,10 @@ if TYPE_CHECKING:
     from ralphtool.workspace.git import ChangedFile
     from ralphtool.workspace.protected_git import ProtectedGit
     from ralphtool.workspace.revert import RevertedTree
-    from ralphtool.workspace.swapped_files import Contents
+    from ralphtool.workspace.swapped_files import Contents, FileState
     from ralphtool.workspace.user_plan import MergedPlan
 
-
 _MOST_READ = 1_000_000  # bytes of a file that are read for a proof
-_NO_FILES = (b"040000", b"160000")  # the modes of a folder and of a submodule
-_MOST_RESTORED = 100_000_000  # bytes of a file that only has to be written as it was
 
 
 class Tree:
@@ -250,11 +247,7 @@ class Tree:
         return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))
 
     def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, FileState]:
-        modes = read_modes(self.repository, commit, paths)
-        found = self.repository.read_files(commit, paths, _MOST_RESTORED)
-        if large := [path for path, mode in modes.items() if path not in found and mode not in _NO_FILES]:
-            raise GitError(f"{printable(large[0])} is too large")
-        return {path: FileState(modes[path].decode(), data) for path, data in found.items()}
+        return read_states(self.repository, commit, paths)
 
     def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Contents) -> None:
         self._files = None
