@@ -694,6 +694,14 @@ def kill_with_its_supervisor(started: subprocess.Popen[bytes]) -> None:
     its_supervisor.suspend()
     kill(started)
     its_supervisor.kill()
+    assert eventually(lambda: _has_died(its_supervisor))
+
+
+def _has_died(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_orphans_are_known_by_their_environment(bench: Bench) -> None:
