@@ -50,7 +50,7 @@ class ProofResult(Struct, frozen=True, kw_only=True):
     against: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
     asks: str = ""
-    to_guard: GuardedTests | None = None  # what guards the later stories, because this one weakened it
+    to_guard: GuardedTests | None = None  # the tests as they were before this story, which guard the later ones
 
 
 class _Losses(Struct, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class _Losses(Struct, frozen=True, kw_only=True):
 
     tests: tuple[str, ...]  # unless they are still there, with the new names
     checks: tuple[str, ...]
-    guarded: Mapping[tuple[str, ...], tuple[str, ...]]  # tests that earlier stories weakened, by those stories
+    guarded: Mapping[tuple[str, ...], tuple[str, ...]]  # tests that earlier stories changed, by those stories
     names: tuple[str, ...]  # of all tests and checks, for what allows the loss
 
     @property
