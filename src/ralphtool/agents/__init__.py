@@ -133,6 +133,10 @@ class End(Event, frozen=True):
     reason: str = ""
 
 
+def describe_exit(exit_code: int) -> str:
+    return f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
+
+
 # --- how an agent is driven -------------------------------------------------------------------------
 
 

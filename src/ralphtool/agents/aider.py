@@ -26,6 +26,7 @@ from ralphtool.agents import (
     Tool,
     Traits,
     Usage,
+    describe_exit,
     failures,
     log_files,
     program,
@@ -236,7 +237,7 @@ class AiderReader(log_files.LogFileReader):
         wrong = last.text if isinstance(last, Failure) else ""
         if exit_code or not self._logged or self._logged[-1].properties.reason != _COMPLETED:
             said = wrong or self.last_error()
-            how = log_files.describe_exit(exit_code)
+            how = describe_exit(exit_code)
             return f"ended without its final event ({how}){': ' if said else ''}{said[:300]}"
         names = [one.event for one in self._logged if one.event.startswith("message_send")]
         if wrong or names[-2:] != ["message_send_starting", "message_send"] or not "".join(self._answers[-1:]):

@@ -1,11 +1,14 @@
-"""Any program: it gets the prompt on standard input, and its output is its final message."""
+"""Any program: it gets the prompt on standard input, and its output is its final message.
+
+If it fails, the last line that it printed says why: on standard error, or on standard output if that is empty.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from ralphtool.agents import Credentials, End, Event, Job, Output, Start, Traits, read_list
+from ralphtool.agents import TRANSIENT, Credentials, End, Event, Job, Output, Start, Traits, describe_exit, read_list
 from ralphtool.agents.program import KEYS
 from ralphtool.core import programs
 from ralphtool.errors import InvalidValue, shorten
@@ -14,7 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _TAIL = 64 << 10  # bytes: enough for a promise, and for people
+_SHORT_TAIL = 4 << 10  # bytes of standard error: its last line
 _PAUSE = 0.2  # seconds between two events with output
+_SELF_MADE = ("network",)  # what the tests that an agent runs also print, so its output does not show whose it was
 
 
 class Command:
@@ -51,6 +56,7 @@ class TailReader:
 
     def __init__(self) -> None:
         self._kept = b""
+        self._errors = b""
         self._shown = 0.0
 
     def feed(self, chunk: bytes) -> Iterable[Output]:
@@ -62,15 +68,25 @@ class TailReader:
         return [Output(line)] if (line := _find_last_line(self._kept)) else ()
 
     def feed_errors(self, chunk: bytes) -> Iterable[Event]:
+        self._errors = (self._errors + chunk[-_SHORT_TAIL:])[-_SHORT_TAIL:]
         return ()
 
     def rest(self) -> Iterable[Event]:
-        return ()
+        """A limit or a missing login, which counts only if the program fails, too."""
+        from ralphtool.agents import failures  # its patterns would delay the first event of every run
+
+        said = failures.failure(self._complaint())
+        if said.trouble not in TRANSIENT or (said.trouble in _SELF_MADE and not _find_last_line(self._errors)):
+            return ()
+        return [said]
 
     def end(self, exit_code: int) -> End:
-        message = self._kept.decode("utf-8", "replace")
-        ending = f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
-        return End(exit_code == 0, message, ending)
+        message, complaint = self._kept.decode("utf-8", "replace"), self._complaint()
+        why = f": {complaint}" if exit_code and complaint else ""
+        return End(exit_code == 0, message, f"{describe_exit(exit_code)}{why}")
+
+    def _complaint(self) -> str:
+        return _find_last_line(self._errors) or _find_last_line(self._kept)
 
 
 def _find_last_line(data: bytes) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from msgspec import DecodeError, ValidationError
 
-from ralphtool.agents import TRANSIENT, End, Event, failures
+from ralphtool.agents import TRANSIENT, End, Event, describe_exit, failures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -83,9 +83,9 @@ class Lines(Generic[LineT]):
 
     def without_an_end(self, exit_code: int) -> End:
         """Without a terminal event, nothing counts as success, whatever the exit code is."""
-        ending = f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
         complaint = self._complaint()
-        return End(False, reason=f"ended without a final event ({ending}){f': {complaint}' if complaint else ''}")
+        ending = f"({describe_exit(exit_code)}){f': {complaint}' if complaint else ''}"
+        return End(False, reason=f"ended without a final event {ending}")
 
     def _complaint(self) -> str:
         lines = self._errors.decode("utf-8", "replace").split("\n")

@@ -82,10 +82,6 @@ def read_log(path: str) -> bytes:
     return data if len(data) <= LONGEST else b""
 
 
-def describe_exit(exit_code: int) -> str:
-    return f"exit status {exit_code}" if exit_code >= 0 else f"ended by signal {-exit_code}"
-
-
 def failure(text: str) -> Failure:
     """A litellm error, which begins with its kind: `litellm.RateLimitError: …`."""
     kind = text.removeprefix("litellm.").partition(":")[0].strip()

@@ -21,6 +21,7 @@ from ralphtool.agents import (
     Tool,
     Traits,
     Usage,
+    describe_exit,
     log_files,
     program,
 )
@@ -223,7 +224,7 @@ class MiniReader(log_files.LogFileReader):
         if status == "Submitted" and exit_code == 0:
             return End(True, message[-log_files.TAIL :], status)
         said = self._error or status or self.last_error()
-        reason = f"it did not submit its work ({log_files.describe_exit(exit_code)}){': ' if said else ''}{said[:300]}"
+        reason = f"it did not submit its work ({describe_exit(exit_code)}){': ' if said else ''}{said[:300]}"
         return End(False, message[-log_files.TAIL :], reason)
 
     def _failed(self, said: list[TrajectoryMessage]) -> Iterator[Failure]:
