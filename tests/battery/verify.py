@@ -9,6 +9,7 @@ from pathlib import Path
 from battery.cases import TruthCase, is_source
 from battery.edits import WrongEdit, apply_edits
 from battery.place import build_environment, lay_out, run
+from patience import PATIENCE
 
 
 def verify_case(case: TruthCase, top: Path) -> str:
@@ -28,7 +29,7 @@ class Verification:
         self.old, self.new, self.mixed = top / "old", top / "new", top / "mixed"
         lay_out(self.old, case, self.env)
         lay_out(self.new, case, self.env)
-        apply_edits(self.new, case.edits, self.env)
+        apply_edits(self.new, case.edits, self.env, PATIENCE)
 
     def find_fault(self) -> str:
         for tree, name in ((self.old, "before"), (self.new, "after")):
