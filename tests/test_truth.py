@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from battery.cases import TruthCase, read_cases, split_in_two
+from battery.cases import HERE, TruthCase, read_cases, split_in_two
 from battery.place import find_missing
 from battery.play import play_case
 from battery.verify import verify_case
@@ -23,8 +26,16 @@ def take_one_setup_each(cases: Sequence[TruthCase]) -> list[TruthCase]:
 CASES = read_cases()
 QUICK = [case for case in CASES if case.setup.name in case.option("quick", ())]
 REST = [case for case in take_one_setup_each(CASES) if case not in QUICK]  # scripts/truth plays every setup
-IN_TWO = [two for case in take_one_setup_each(CASES) if (two := split_in_two(case))][::8]  # scripts/truth --in-two: all
-VERIFIED = CASES[::5]  # scripts/truth verifies all of them
+# The quick run takes the first ones. Their programs are always installed, and compile nothing.
+PLAIN = ("unittest", "node", "pytest")
+
+
+def put_plain_first(cases: Sequence[TruthCase]) -> list[TruthCase]:
+    return sorted(cases, key=lambda case: case.setup.name not in PLAIN)
+
+
+IN_TWO = put_plain_first([two for case in take_one_setup_each(CASES) if (two := split_in_two(case))][::8])
+VERIFIED = put_plain_first(CASES[::5])  # scripts/truth verifies all of them, and plays all in two stories
 
 
 @pytest.fixture(scope="session")
@@ -76,6 +87,14 @@ def show_gates(root: Path) -> Iterator[str]:
 def skip_missing(case: TruthCase) -> None:
     if missing := find_missing(case.setup):
         pytest.skip(f"{missing} is not installed: scripts/truth does that")
+
+
+def test_the_agent_of_a_case_imports_nothing_else_of_the_tests(tmp_path: Path) -> None:
+    """In a checkout below /tmp or the home folder, a box shows only its own folder."""
+    alone = tmp_path / "battery"
+    shutil.copytree(HERE, alone)
+    done = subprocess.run([sys.executable, "-c", "import battery.agent"], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_every_case_and_every_setup_is_played() -> None:

@@ -8,17 +8,29 @@ from typing import Any
 import pytest
 from lab import Lab, wait_until
 from loop.lanes import NEEDS_BOXES
-from loop.shop import CART, DISCOUNT, GATE, OWN_TEST, TESTS, attempt, make_shop, receipts
+from loop.shop import (
+    CART,
+    DISCOUNT,
+    GATE,
+    TESTS,
+    UNITTEST_GATE,
+    UNITTEST_OWN,
+    UNITTESTS,
+    attempt,
+    make_shop,
+    receipts,
+)
 
 STORIES = "## 1. Add a discount\n\n- [ ] 1.1 Add discount(prices, percent)\n\n## 2. Speed\n\n- [ ] 2.1 Make it quick\n"
-WEAKER = TESTS.replace("total([1, 2]) == 3", "total([1, 2])")
-WITHOUT = TESTS.replace("def test_total():\n    assert total([1, 2]) == 3\n\n\n", "").replace("count, total", "count")
+WEAKER = UNITTESTS.replace("self.assertEqual(total([1, 2]), 3)", "total([1, 2])")
+WITHOUT = UNITTESTS.replace("    def test_total(self):\n        self.assertEqual(total([1, 2]), 3)\n\n", "")
 BROKEN = CART.replace("return sum(prices)", "return 4") + DISCOUNT
-TOLD = "tests as they were before story 1 changed them fail on the new code: tests/test_cart.py::test_total"
+TOLD = "tests as they were before story 1 changed them fail on the new code: test_total"
+TOLD_BY_PYTEST = TOLD.replace("test_total", "tests/test_cart.py::test_total")
 
 
-def make(lab: Lab, tasks: str = STORIES, **config: Any) -> Lab:
-    make_shop(lab).configure(tests=[GATE], **{"attempts": 1, **config})
+def make(lab: Lab, tasks: str = STORIES, gate: str = UNITTEST_GATE, **config: Any) -> Lab:
+    make_shop(lab, gate).configure(tests=[gate], **{"attempts": 1, **config})
     lab.tasks_file.write_text(tasks)
     lab.git("commit", "-qam", "two stories")
     return lab
@@ -41,8 +53,11 @@ GUARDED = ("guarded", "guarded-before", "guarded-again")
 FIRST = {
     "an assertion": {"tests/test_cart.py": WEAKER},
     "a test": {"tests/test_cart.py": WITHOUT},
-    "a test, and a new one": {"tests/test_cart.py": WITHOUT, "tests/test_discount.py": OWN_TEST},
-    "a file": {"tests/test_cart.py": "def test_count():\n    assert True\n"},
+    "a test, and a new one": {"tests/test_cart.py": WITHOUT, "tests/test_discount.py": UNITTEST_OWN},
+    "a file": {"tests/test_cart.py": "import unittest\n\n\nclass TestCart(unittest.TestCase):\n    pass\n"},
+}
+FIRST_OF_PYTEST = {
+    "an assertion": {"tests/test_cart.py": TESTS.replace("total([1, 2]) == 3", "total([1, 2])")},
     "a configuration that leaves it out": {
         "pytest.ini": "[pytest]\naddopts = --deselect tests/test_cart.py::test_total\n"
     },
@@ -60,6 +75,14 @@ def test_what_one_story_weakens_the_next_one_must_not_break(lab: Lab, name: str)
     assert told["2"].startswith(TOLD)
     assert runs_of(lab, *GUARDED) == [*GUARDED]
     assert lab.git("show", "ralph/add-login:cart.py") == (CART + DISCOUNT).rstrip()
+
+
+@pytest.mark.parametrize("name", FIRST_OF_PYTEST)
+def test_what_one_story_leaves_out_the_next_one_must_not_break(lab: Lab, name: str) -> None:
+    told = work(make(lab, gate=GATE), {"cart.py": CART + DISCOUNT, **FIRST_OF_PYTEST[name]}, {"cart.py": BROKEN})
+    assert told["1"] in ("held", "proven", "unproven")
+    assert told["2"].startswith(TOLD_BY_PYTEST)
+    assert runs_of(lab, *GUARDED) == [*GUARDED]
 
 
 @pytest.mark.parametrize("workspace", ["here", "worktree"])
@@ -81,7 +104,7 @@ def test_a_story_that_keeps_the_behaviour_needs_one_more_run(lab: Lab) -> None:
 
 
 def test_nothing_more_runs_if_nothing_was_weakened(lab: Lab) -> None:
-    work(make(lab), {"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}, {"README.md": "# Shop\n"})
+    work(make(lab), {"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}, {"README.md": "# Shop\n"})
     assert runs_of(lab, *GUARDED) == []
 
 
@@ -98,7 +121,7 @@ def test_a_story_that_asks_for_the_change_may_make_it(lab: Lab, first: bool) -> 
 
 def test_two_versions_of_one_file_both_guard(lab: Lab) -> None:
     tasks = f"{STORIES}\n## 3. Order\n\n- [ ] 3.1 Tidy up\n"
-    weakest = WEAKER.replace("count([1, 2]) == 2", "count([1, 2])")
+    weakest = WEAKER.replace("self.assertEqual(count([1, 2]), 2)", "count([1, 2])")
     miscounted = CART.replace("len(prices)", "7") + DISCOUNT
     told = work(
         make(lab, tasks),
@@ -106,7 +129,7 @@ def test_two_versions_of_one_file_both_guard(lab: Lab) -> None:
         {"tests/test_cart.py": weakest},
         {"cart.py": miscounted},
     )
-    assert told["3"].count("before stories 1, 2 changed them fail on the new code: tests/test_cart.py::test_count") == 1
+    assert told["3"].count("before stories 1, 2 changed them fail on the new code: test_count") == 1
     assert runs_of(lab, "guarded") == ["guarded"] * 2  # story 2 changes no source
 
 
@@ -164,9 +187,9 @@ DOCTESTED = CART.replace("def total(prices):\n", 'def total(prices):\n    """\n 
 
 
 def test_tests_inside_the_source_guard_too(lab: Lab) -> None:
-    make(lab).configure(tests=[f"{GATE} --doctest-modules"], attempts=1)
+    make(lab, gate=GATE).configure(tests=[f"{GATE} --doctest-modules"], attempts=1)
     lab.write("cart.py", DOCTESTED)
-    lab.write("tests/test_cart.py", WITHOUT)
+    lab.write("tests/test_cart.py", "def test_nothing():\n    pass\n")
     lab.git("commit", "-qam", "a doctest")
     weaker = DOCTESTED.replace(">>> total([1, 2])\n    3", ">>> total([1, 2]) > 0\n    True")
     told = work(lab, {"cart.py": weaker + DISCOUNT}, {"cart.py": weaker.replace("sum(prices)", "4") + DISCOUNT})
