@@ -172,3 +172,33 @@ def test_the_suggested_command_works_with_an_agent_command(unset: Lab, command: 
     done = unset.run(*words[1:], "--max-iterations", "1")
     assert "1. First: completed" in done.stdout, done.stdout
     assert unset.checkpoints() == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "command"),
+    [
+        (".", "../my-agent.sh"),
+        ("docs/more", "../../../my-agent.sh"),
+        ("docs/more", "sh ../../tools/agent.sh"),
+        ("tools", "sh agent.sh"),
+        ("tools", "./agent.sh"),
+    ],
+)
+def test_paths_in_the_command_count_from_the_folder_where_it_was_typed(unset: Lab, folder: str, command: str) -> None:
+    for path in (unset.root.parent / "my-agent.sh", unset.write("tools/agent.sh", "")):
+        path.write_text(AGENT)
+        path.chmod(0o755)
+    unset.write("docs/more/x.md", "x\n")
+    unset.git("add", "tools")
+    unset.git("commit", "--quiet", "--message=agent")
+    done = unset.run("run", "--agent-command", command, "--max-iterations", "1", cwd=unset.root / folder)
+    missing = [event["missing"] for event in unset.events() if event["type"] == "question"]
+    assert missing == ["the port is not known"], done.stderr
+
+
+def test_a_program_that_is_not_committed_is_refused(unset: Lab) -> None:
+    unset.write("tools/agent.sh", AGENT)
+    done = unset.run("run", "--agent-command", "sh agent.sh", cwd=unset.root / "tools")
+    assert done.exit_code == 2
+    assert "tools/agent.sh, which --agent-command names, is not committed" in done.stderr
+    assert unset.events() == []

@@ -15,9 +15,9 @@ from msgspec import to_builtins
 
 from ralphtool import settings as settings_module
 from ralphtool import specs
-from ralphtool.cli import targets
+from ralphtool.cli import given_command, targets
 from ralphtool.cli.help_text import FittingCommand
-from ralphtool.cli.run import RunViewer, Signals, make_given_runner
+from ralphtool.cli.run import RunViewer, Signals
 from ralphtool.core import config, files, gate_commands, project, quickjson
 from ralphtool.core.amounts import format_cost
 from ralphtool.core.text import make_lines_printable, make_printable
@@ -101,7 +101,7 @@ def plan(
     settings = settings_module.load(root, {"agent": agent} if agent else {})
     request = _build_request(root, text, format, name, file)
     register_secrets(settings)
-    given = make_given_runner(agent_command)
+    given = given_command.make_runner(agent_command and given_command.locate(agent_command, root))
     if dry_run:
         return _print_dry_run(request, settings, given, as_json=as_json)
     asks = not yes and is_tty and sys.stdin is not None and sys.stdin.isatty()

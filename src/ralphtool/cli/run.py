@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 import threading
@@ -14,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import structs, to_builtins
 
-from ralphtool import agents, specs
 from ralphtool import settings as settings_module
-from ralphtool.cli import arguments, choosing, moving, run_output
+from ralphtool import specs
+from ralphtool.cli import arguments, choosing, given_command, moving, run_output
 from ralphtool.cli.help_text import FittingCommand
 from ralphtool.cli.run_output import RunOutput, Wanted
 from ralphtool.core import gate_commands, project, quickjson
@@ -138,7 +137,8 @@ def _run(
     if not is_dry:
         for text in recover(root):
             wrapping.echo(make_printable(text), err=True)
-    loaded, agent_command = _use_command_elsewhere(settings_module.load(root, flags), agent_command)
+    given = agent_command and given_command.locate(agent_command, root)
+    loaded, agent_command = _use_command_elsewhere(settings_module.load(root, flags), given)
     ref = specs.parse_ref(root, spec)
     if output.wanted.is_all:
         return _run_all(output, root, change, ref, loaded, agent_command, is_dry=is_dry)
@@ -147,14 +147,14 @@ def _run(
         return _print_plan(root, specs.open(root, name, ref), loaded, agent_command, as_json=output.form != "text")
     if ref is None and output.form == "text":
         moving.offer_move(root, name)
-    return _start_run(output, root, name, ref, loaded, make_given_runner(agent_command))
+    return _start_run(output, root, name, ref, loaded, given_command.make_runner(agent_command))
 
 
 def _use_command_elsewhere(settings: Settings, command: str | None) -> tuple[Settings, str | None]:
     """Workers find agents in the settings, so for them the agent of the command line is added there."""
     if command is None or settings.run.executor == "local":
         return settings, command
-    given = settings_module.AgentSettings(command=tuple(_split_command(command)))
+    given = settings_module.AgentSettings(command=tuple(given_command.split(command)))
     run = structs.replace(settings.run, agent="command", agents=())
     return structs.replace(settings, run=run, agents={**settings.agents, "command": given}), None
 
@@ -184,7 +184,7 @@ def _run_all(
                 as_json = output.form != "text"
                 codes.append(_print_plan(root, specs.open(root, name), settings, agent_command, as_json=as_json))
             else:
-                codes.append(_start_run(output, root, name, None, settings, make_given_runner(agent_command)))
+                codes.append(_start_run(output, root, name, None, settings, given_command.make_runner(agent_command)))
         except RalphError as error:
             _report_left_out(name, str(error))
             if not is_dry:
@@ -197,21 +197,6 @@ def _run_all(
 
 def _report_left_out(change: str, problem: str | None) -> None:
     wrapping.echo(f"{make_printable(change)} is skipped: {make_lines_printable(problem or '')}", err=True)
-
-
-def make_given_runner(command: str | None) -> list[Runner]:
-    """The agent of the command line, if there is one."""
-    return [] if command is None else [agents.make("command", {"command": _split_command(command)})]
-
-
-def _split_command(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise UsageError(f"--agent-command: {error}: fix the quotes") from None
-    if not words:
-        raise UsageError('--agent-command is empty: give a program, as in --agent-command "my-agent"')
-    return words
 
 
 def _start_run(
@@ -253,7 +238,7 @@ def _print_plan(root: str, spec: Spec, settings: Settings, agent_command: str | 
     register_secrets(settings)
     commands = gate_commands.find_commands(root)
     gates = [*commands.checks, *commands.tests]
-    made = dryrun.plan(root, spec, settings, gates, make_given_runner(agent_command))
+    made = dryrun.plan(root, spec, settings, gates, given_command.make_runner(agent_command))
     names, troubles = _find_troubles(root, spec, settings, agent_command) if not is_done else ([], [])
     if as_json:
         click.echo(quickjson.dumps({**to_builtins(made), "agents": names, "trouble": "; ".join(troubles) or None}))
@@ -267,7 +252,7 @@ def _find_troubles(root: str, spec: Spec, settings: Settings, agent_command: str
     names: list[str] = []
     troubles: list[str] = []
     try:
-        runners = make_given_runner(agent_command) or make_runners(settings)
+        runners = given_command.make_runner(agent_command) or make_runners(settings)
         names = [one.name for one in (check_runners(runners) if settings.run.executor == "local" else runners)]
     except RalphError as error:
         troubles.append(str(error))
