@@ -311,12 +311,13 @@ def test_a_failed_turn_has_used_tokens_too_and_none_is_counted_twice(tmp_path: P
 
 
 def test_a_limit_that_is_reached_tells_its_moment_to_the_second(tmp_path: Path) -> None:
-    weekly = {"used_percent": 100.0, "window_minutes": 10080, "resets_at": 1795081463}
+    moment = int(time.time()) + 3 * 86_400
+    weekly = {"used_percent": 100.0, "window_minutes": 10080, "resets_at": moment}
     write_record(tmp_path, count({"used_percent": 100.0, "window_minutes": 300, "resets_at": 1794785714}, weekly))
     events, _ = read(tmp_path, *BEGIN, *failed(LIMIT), exit_code=1)
     last = events[-1]
     assert isinstance(last, Failure)
-    assert (last.trouble, last.reset_at) == ("rate-limit", 1795081463)
+    assert (last.trouble, last.reset_at) == ("rate-limit", moment)
 
 
 def test_a_limit_that_is_just_reached_is_no_failure_of_a_turn_that_went_well(tmp_path: Path) -> None:
