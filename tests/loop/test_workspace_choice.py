@@ -252,6 +252,19 @@ def test_tests_that_need_uncommitted_files_cost_no_box(lab: Lab) -> None:
     assert any("needs uncommitted files" in text for text in list_notices(lab)), json.dumps(list_notices(lab))
 
 
+@needs_box
+def test_a_gate_that_fails_only_once_costs_no_box(lab: Lab) -> None:
+    (lab.home / "outside").touch()  # no box shows it
+    gate = "test -e ~/outside || test -e flags || { mkdir flags; touch flags/x; false; }"
+    lab.write(".gitignore", "flags/\n")
+    lab.repository(tasks=TASKS, tests=[gate], workspace="auto", attempts=1).play(default=attempt({"a.txt": "x\n"}))
+    lab.loop()
+    assert list_places(lab) == ["box"]
+    assert f"`{gate}` failed once and passed once without changes" in list_notices(lab)
+    ran = [(event["when"], event["ok"]) for event in lab.events() if event["type"] == "gate"]
+    assert ran[:3] == [("before", False), ("outside", True), ("before-again", True)]
+
+
 COMMITS = """\
 import subprocess
 

@@ -47,6 +47,31 @@ def test_ignored_folders_and_files_are_there_and_their_changes_go(lab: Lab) -> N
     assert lab.own_files() == before
 
 
+def test_a_folder_that_ignores_itself_is_there_and_its_changes_go(lab: Lab) -> None:
+    lab.repository(TASKS, workspace="box")
+    lab.write(".venv/.gitignore", "*\n")  # as `uv venv` and newer versions of `python -m venv` write it
+    lab.write(".venv/bin/tool", "theirs\n")
+    before = lab.own_files()
+    play(lab, "cat .venv/bin/tool > seen.txt; echo mine > .venv/bin/tool", "cat .venv/bin/tool > after.txt")
+    assert lab.loop().exit_code == 0, lab.events()[-1]
+    assert (read(lab, "seen.txt"), read(lab, "after.txt")) == ("theirs", "mine")
+    assert ".venv" not in lab.git("ls-tree", "-r", "--name-only", "ralph/add-login")
+    assert lab.own_files() == before
+
+
+MAKE_ENVIRONMENT = "test -d .venv || { mkdir -p .venv/bin; echo '*' > .venv/.gitignore; echo made >> .venv/bin/tool; }"
+
+
+def test_a_gate_may_make_a_folder_that_ignores_itself(lab: Lab) -> None:
+    gate = f"{MAKE_ENVIRONMENT}; grep made .venv/bin/tool"
+    lab.repository(workspace="box", tests=[gate], attempts=1)
+    lab.play(default=[{"run": "cat .venv/bin/tool > seen-{story}.txt", "must": True}, *DONE])
+    assert lab.loop().exit_code == 0, lab.events()[-1]
+    assert lab.checkpoints() == ["1", "2"]
+    assert (read(lab, "seen-1.txt"), read(lab, "seen-2.txt")) == ("made", "made")
+    assert not (lab.root / ".venv").exists()
+
+
 def test_an_environment_that_was_changed_does_not_help_the_gates(lab: Lab) -> None:
     put_environment(lab)
     gate = "test ! -e node_modules/cheat"

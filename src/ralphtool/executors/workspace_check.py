@@ -73,12 +73,12 @@ class _WorkspaceCheck:
         self._workspace.begin(None)
         before = self._inside.run("before", commands)
         self._workspace.mark_dirty()
-        found = gates.build_baseline(gates.build_key(self._workspace.checkpoint_tree, commands), before)
         if self._inside.stop():
             return CheckResult()
         trouble = self._compare(before) or self._find_blind(before)
         if self._inside.stop():
             return CheckResult()
+        found = gates.build_baseline(gates.build_key(self._workspace.checkpoint_tree, commands), before)
         return CheckResult(
             trouble=trouble,
             baseline=None if trouble else found,
@@ -89,13 +89,19 @@ class _WorkspaceCheck:
 
     # --- the same as in the user's tree -----------------------------------------------------------
 
-    def _compare(self, before: Sequence[GateResult]) -> Trouble | None:
-        """Red gates are not trouble if they are just as red in the user's own tree."""
-        for one in before:
+    def _compare(self, before: list[GateResult]) -> Trouble | None:
+        """Red gates are not trouble if they are just as red in the user's own tree. Replaces the result of a flaky
+        one in `before`."""
+        for number, one in enumerate(before):
             if one.ok and (one.tests is None or _count_passed(one)):
                 continue
             [other] = self._outside.run("outside", [one.command]) or [one]
-            if _shows_more(other, one) and (trouble := self._compare_same_files(one, other)):
+            if not _shows_more(other, one):
+                continue
+            before[number] = self._run_inside("before-again", one)
+            if not _shows_more(other, before[number]):
+                self._notices.append(f"`{one.command}` failed once and passed once without changes")
+            elif trouble := self._compare_same_files(before[number], other):
                 return trouble
         return None
 
@@ -103,15 +109,20 @@ class _WorkspaceCheck:
         """The user's tree may have more than the last checkpoint: with the same files, the results may be the same."""
         theirs = self._workspace.commit_user_files()
         if theirs:
-            self._workspace.begin(theirs)
-            [one] = self._inside.run("same-files", [one.command]) or [one]
-            self._workspace.mark_dirty()
-            self._workspace.begin(None)
+            one = self._run_inside("same-files", one, theirs)
             if not _shows_more(other, one):
                 self._notices.append(f"`{one.command}` needs uncommitted files: it fails without them")
                 return None
         trouble = describe_difference(one, other)
         return structs.replace(trouble, help=self._suggest(read_output(one)))
+
+    def _run_inside(self, when: str, one: GateResult, kept: str | None = None) -> GateResult:
+        """Runs a gate again, with the files of a commit. If the run is being stopped, its first result stays."""
+        self._workspace.begin(kept)
+        [again] = self._inside.run(when, [one.command]) or [one]
+        self._workspace.mark_dirty()
+        self._workspace.begin(None)
+        return again
 
     # --- the effect of broken code ------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _SESSION = "doctor"  # does not exist: gates have no session
 _WHERE = {
     "outside": "in your own folder",
+    "before-again": "once more, because it passed there",
     "same-files": "with the files that are not committed",
     "blind": "with broken code, to see whether it fails",
 }

@@ -187,6 +187,7 @@ class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
     `replay-again` (the same, because a test failed), `own-tests` (the new tests, without the work), `guarded` (tests
     that earlier stories changed, as they were before), `guarded-before` and `guarded-again` (the same without the
     work, and once more, because a test failed), `tip` (at the end of the run), `outside` (in the user's own folder),
+    `before-again` and `same-files` (once more, and with the user's uncommitted files, because it passed there),
     `blind` (on source that was broken on purpose, to see whether the gate notices)"""
     command: str = ""
     """the command"""
@@ -204,6 +205,7 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
     `replay-again` (the same, because a test failed), `own-tests` (the new tests, without the work), `guarded` (tests
     that earlier stories changed, as they were before), `guarded-before` and `guarded-again` (the same without the
     work, and once more, because a test failed), `tip` (at the end of the run), `outside` (in the user's own folder),
+    `before-again` and `same-files` (once more, and with the user's uncommitted files, because it passed there),
     `blind` (on source that was broken on purpose, to see whether the gate notices)"""
     new: tuple[str, ...] = ()
     """the failed tests that did not fail before"""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from ralphtool.core import files
 from ralphtool.sandbox import beneath
 from ralphtool.sandbox.bubblewrap import BoxPlan, Layer, build_overlay_command
 from ralphtool.sandbox.shown import SECRET_FOLDERS
@@ -81,6 +82,15 @@ class BoxFolder(Struct, frozen=True, kw_only=True):
     def prepare(self) -> None:
         for name in ("base", "upper", "work", "merged") if self.store else ():
             make_usable(os.path.join(self.store, name))
+
+    def read_own_ignore(self) -> bytes:
+        """Its .gitignore if it ignores everything, as those of `uv venv` do: no file outside it says so."""
+        for folder in (self.base, self.source) if self.store else (self.source,):
+            path = os.path.join(folder, ".gitignore")
+            if os.path.isfile(path) and not os.path.islink(path):
+                data = files.read(path)
+                return data if b"*" in data.splitlines() else b""
+        return b""
 
     def begin_attempt(self) -> None:
         folders = [os.path.join(self.store, name) for name in ("upper", "work")] if self.store else []

@@ -168,9 +168,13 @@ class Box(Worktree):
         return self.home.list_items("ls-files", "-z", *options, "--", ":/", own_index=False)
 
     def _make_mount_points(self) -> None:
-        """A file or folder must exist for something to be mounted in its place."""
+        """A file or folder must exist for something to be mounted in its place. Git looks at the folder below the
+        mount: if it ignores itself, it must do so there, too."""
         for folder in self._list_shown():
             beneath.make_folder(self.place, folder.path)
+            own = os.path.join(self.place, folder.path, ".gitignore")
+            if not os.path.lexists(own) and (data := folder.read_own_ignore()):
+                files.replace(own, data)
         beneath.make_folder(self.place, self.ours)
         os.makedirs(layout.folder(self.shown_root), exist_ok=True)
 

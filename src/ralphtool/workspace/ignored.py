@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
 from ralphtool.sandbox import beneath
+from ralphtool.workspace.paths import Paths
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from ralphtool.workspace.git import Repository
-    from ralphtool.workspace.paths import Paths
 
 # Folders that programs fill while they run: an attempt that runs the tests changes them.
 _CACHES = frozenset(
@@ -89,8 +89,11 @@ class IgnoredFiles:
         return [path for path in found if path not in set(compiled)]
 
     def list_ignored(self) -> list[str]:
+        """Files, and folders with `/` at the end. Git also lists what is in a folder that ignores itself."""
         options = ("--others", "--ignored", "--exclude-standard", "--directory", "--full-name")
-        return self._repository.list_items("ls-files", "-z", *options, "--", ":/")
+        listed = self._repository.list_items("ls-files", "-z", *options, "--", ":/")
+        folders = Paths(path for path in listed if path.endswith("/"))
+        return [path for path in listed if not folders.cover(os.path.dirname(path.rstrip("/")))]
 
     def _find_changed(self, listed: Sequence[str]) -> Iterator[str]:
         known = self._read_list()

@@ -52,6 +52,8 @@ _GATE_TIMES = {
     "guarded-again": "on the same tests, run again",
     "tip": "at the end of the run",
     "outside": "in your own folder",
+    "before-again": "before the work, once more",
+    "same-files": "with your uncommitted files",
     "blind": "with the source broken on purpose",
 }
 _MUST_FAIL = ("own-tests", "blind")

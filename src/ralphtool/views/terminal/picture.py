@@ -75,6 +75,8 @@ _SHORT_TIMES = {  # of gates, if there is little room
     "guarded-again": "the same again",
     "tip": "at the end",
     "outside": "your folder",
+    "before-again": "once more",
+    "same-files": "with your uncommitted files",
     "blind": "source broken on purpose",
 }
 # These stay on the screen above the picture; the others can be seen in the picture itself.
