@@ -197,20 +197,22 @@ def list_places(lab: Lab) -> list[str]:
 
 NEEDS_HOME = """\
 import os
+import unittest
 
 
-def test_home():
-    open(os.path.expanduser("~/.tool/settings"))
+class TestHome(unittest.TestCase):
+    def test_home(self):
+        open(os.path.expanduser("~/.tool/settings")).close()
 """
 
 
 def make_needy(lab: Lab, test: str = NEEDS_HOME, **config: Any) -> Lab:
     """A shop with a test that needs a file in the user's home."""
     lab.write("tests/test_home.py", test)
-    make_shop(lab).configure(tests=["python3 -m pytest -q -p no:cacheprovider"], attempts=1, **config)
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], attempts=1, **config)
     (lab.home / ".tool").mkdir()
     (lab.home / ".tool/settings").write_text("x")
-    return lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": OWN_TEST}))
+    return lab.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN}))
 
 
 @needs_box
@@ -245,7 +247,7 @@ def test_what_fails_in_a_box_only_is_named_with_its_cause_and_what_helps(lab: La
 
 @needs_box
 def test_tests_that_need_uncommitted_files_cost_no_box(lab: Lab) -> None:
-    make_needy(lab, "def test_data():\n    open('data.json')\n", workspace="auto")
+    make_needy(lab, NEEDS_HOME.replace("~/.tool/settings", "data.json"), workspace="auto")
     lab.write("data.json", "{}")
     lab.loop()
     assert list_places(lab) == ["box"]
@@ -267,16 +269,22 @@ def test_a_gate_that_fails_only_once_costs_no_box(lab: Lab) -> None:
 
 COMMITS = """\
 import subprocess
+import tempfile
+import unittest
 
 
-def test_commit(tmp_path):
-    for words in ("init -q", "commit -q --allow-empty -m first", "log --format=%an"):
-        done = subprocess.run(["git", *words.split()], cwd=tmp_path, check=True, capture_output=True)
-    assert done.stdout.decode().strip() == "A \\"quoted\\" user"
-    subprocess.run(["git", "config", "user.name", "Other"], cwd=tmp_path, check=True)
-    subprocess.run(["git", "commit", "-q", "--allow-empty", "-m", "second"], cwd=tmp_path, check=True)
-    done = subprocess.run(["git", "log", "-1", "--format=%an"], cwd=tmp_path, check=True, capture_output=True)
-    assert done.stdout.decode().strip() == "Other"
+class TestCommit(unittest.TestCase):
+    def test_commit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            def git(*words):
+                return subprocess.run(["git", *words], cwd=folder, check=True, capture_output=True).stdout.decode()
+
+            git("init", "-q")
+            git("commit", "-q", "--allow-empty", "-m", "first")
+            self.assertEqual(git("log", "--format=%an").strip(), 'A "quoted" user')
+            git("config", "user.name", "Other")
+            git("commit", "-q", "--allow-empty", "-m", "second")
+            self.assertEqual(git("log", "-1", "--format=%an").strip(), "Other")
 """
 
 

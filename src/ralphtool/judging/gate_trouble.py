@@ -21,6 +21,7 @@ _CAUSE = (
     r"(?i)\b\w*(?:Error|Exception)\b\s*[:(]|\bfatal:|\berror:|\bpanicked\b|no such file|not found|permission denied"
     r"|connection refused|read-only file system|please tell me who you are"
 )
+_TITLE = r"ERROR: \w+ \("  # of unittest, above the traceback of a test
 
 
 class Trouble(Struct, frozen=True, kw_only=True):
@@ -54,7 +55,8 @@ def find_cause(output: str) -> str:
     """The first line of an output that reports an error."""
     lines = [re.sub(_ESCAPES, "", line).strip() for line in output.splitlines()]
     shown = [line[2:].strip() for line in lines if line.startswith("E ")]  # pytest's lines about a failure
-    found = next((line for line in [*shown, *lines] if re.search(_CAUSE, line)), "")
+    plain = [line for line in lines if not re.match(_TITLE, line)]
+    found = next((line for line in [*shown, *plain] if re.search(_CAUSE, line)), "")
     printable = "".join(mark if mark.isprintable() else " " for mark in found)
     return printable if len(printable) <= _LONGEST else f"{printable[:_LONGEST]}…"
 
