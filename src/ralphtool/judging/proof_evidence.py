@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from ralphtool.judging import gates
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.receipt import Suspicion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ralphtool.judging.gates import Baseline, GateResult
 
 # Programs that check code and run no tests. Any other program may be a test program with an unknown output format.
 _LINTER = (
@@ -27,6 +34,7 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
     count_passed: int | None = None  # None: no test program was recognised
     count_failed: int = 0
     tally: str | None = None
+    has_ended: bool = True  # otherwise it took too long, and was stopped
     is_check: bool = False  # not one of the commands that the settings call tests
 
     @property
@@ -88,6 +96,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     is_same_by_reading: bool = False  # all old tests still exist, apart from names that the work renamed
     own_names: dict[str, tuple[str, ...]] = {}  # the tests in these files that check something
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing, or only constants
+    flaky: frozenset[str] = frozenset()  # tests that failed once without the work, and then passed without it
     touched: frozenset[str] | None = None  # old tests that are gone or whose text changed; None: unknown
     has_new_tests: bool = False  # the test files contain new code
     has_gate_files: bool = False  # files that the gates' commands or scripts name were changed
@@ -114,3 +123,39 @@ def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
     passed = one.passed | other.passed
     failed = (one.failed | other.failed) - passed
     return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))
+
+
+def to_run(result: GateResult) -> SuiteRun:
+    tests = result.tests
+    return SuiteRun(
+        command=result.command,
+        ok=result.ok,
+        has_ended=not result.why,
+        passed=tests.passed if tests else None,
+        failed=_list_failed(result),
+        count_passed=tests.counts.passed if tests else None,
+        count_failed=tests.counts.failed if tests else 0,
+        tally=result.tally,
+    )
+
+
+def _list_failed(result: GateResult) -> frozenset[str] | None:
+    """The names in its report and those in its output, which need not be the same."""
+    named = result.tests.failed if result.tests else None
+    if named is None and result.failed is None:
+        return None if not result.ok else frozenset()
+    return (named or frozenset()) | frozenset(result.failed or ())
+
+
+def list_before(baseline: Baseline, commands: Iterable[str]) -> Iterable[SuiteRun]:
+    """The gates at the checkpoint, as far as the baseline has them."""
+    for command in commands:
+        tests, red = baseline.tests.get(command), baseline.red.get(command, [])
+        yield SuiteRun(
+            command=command,
+            ok=command not in baseline.red,
+            passed=gates.list_names(tests) if tests else None,
+            failed=None if red is None else frozenset(red),
+            count_passed=tests.passed if tests else None,
+            count_failed=tests.failed if tests else 0,
+        )
