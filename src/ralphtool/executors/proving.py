@@ -276,6 +276,7 @@ class Prover:
             workspace=self._workspace,
             changes=paths.changes,
             own=_describe_as_they_were(paths.tests, _restore_inline(paths), with_lint=False),
+            after=evidence.after,
             show_and_run=lambda when, is_old, contents: self._show_and_run(when, tree, is_old, contents, suites),
             known_red=frozenset(find_lost(evidence)).union(*(one.failed or () for one in evidence.before)),
         )

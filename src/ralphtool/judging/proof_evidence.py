@@ -33,6 +33,8 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
     failed: frozenset[str] | None = None
     count_passed: int | None = None  # None: no test program was recognised
     count_failed: int = 0
+    skipped: frozenset[str] = frozenset()  # as far as the program names them
+    count_skipped: int = 0
     tally: str | None = None
     has_ended: bool = True  # otherwise it took too long, and was stopped
     is_check: bool = False  # not one of the commands that the settings call tests
@@ -56,14 +58,18 @@ class GuardedRun(Struct, frozen=True, kw_only=True):
     stories: tuple[str, ...]
     passed: int | None = None  # how many passed when the first of these stories was done
     excused: frozenset[str] = frozenset()  # tests that fail for other reasons than this story
+    after: tuple[SuiteRun, ...] = ()  # the tests as they are now
     work: tuple[SuiteRun, ...] = ()
     before: tuple[SuiteRun, ...] = ()  # the same on the checkpoint's source, if something fails on the new one
     trouble: str = ""  # why they could not run
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing fails that did not fail before, and no test is missing."""
-        return not self.trouble and all(map(self._is_green, self.work)) and not self._count_missing()
+        """Whether nothing fails that did not fail before, and no test is missing or skipped."""
+        if self.trouble or self._count_missing() or not all(map(self._is_green, self.work)):
+            return False
+        now = {one.command: one for one in self.after}
+        return not any(_skips_more(one, now.get(one.command, one)) for one in self.work)
 
     def _is_green(self, run: SuiteRun) -> bool:
         return run.ok or (bool(run.failed) and self.excused.issuperset(run.failed or ()))
@@ -76,6 +82,11 @@ class GuardedRun(Struct, frozen=True, kw_only=True):
     def is_effective(self) -> bool:
         """Whether these tests run at all on the checkpoint's source: otherwise they show nothing."""
         return any(one.ok or one.count_passed for one in self.before)
+
+
+def _skips_more(work: SuiteRun, after: SuiteRun) -> bool:
+    """Whether it skips tests that are not skipped now: tests that stories added hide that in the numbers."""
+    return work.count_skipped > after.count_skipped or not work.skipped <= after.skipped
 
 
 class ProofEvidence(Struct, frozen=True, kw_only=True):
@@ -135,6 +146,8 @@ def to_run(result: GateResult) -> SuiteRun:
         failed=_list_failed(result),
         count_passed=tests.counts.passed if tests else None,
         count_failed=tests.counts.failed if tests else 0,
+        skipped=tests.skipped if tests else frozenset(),
+        count_skipped=tests.counts.skipped if tests else 0,
         tally=result.tally,
     )
 
