@@ -243,6 +243,28 @@ def test_what_fails_in_a_box_only_is_named_with_its_cause_and_what_helps(lab: La
     assert list_places(lab) == ["worktree", "box"], "a setting that helps is tried at once"
 
 
+ONCE = """\
+import os
+
+
+def test_once():
+    is_first = not os.path.exists("{flag}")
+    open("{flag}", "w").close()
+    assert not is_first
+"""
+
+
+@needs_box
+def test_a_test_that_fails_once_costs_no_box(lab: Lab) -> None:
+    flags = lab.tmp / "flags"
+    flags.mkdir()
+    make_needy(lab, ONCE.format(flag=flags / "flag"), workspace="auto")
+    config = lab.root / ".ralph/config.toml"
+    config.write_text(config.read_text() + f'[sandbox]\nwrite = ["{flags}"]\n')
+    lab.loop()
+    assert list_places(lab) == ["box"]
+
+
 @needs_box
 def test_tests_that_need_uncommitted_files_cost_no_box(lab: Lab) -> None:
     make_needy(lab, "def test_data():\n    open('data.json')\n", workspace="auto")

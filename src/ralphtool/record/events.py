@@ -183,7 +183,8 @@ class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
     """A gate has started."""
 
     when: str = ""
-    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code),
+    """`before` the agent's work, `before-again` (the same, because it was red in a box or a worktree and not in the
+    user's own folder), `after` it, `replay` (the tests as they were, on the new code),
     `replay-again` (the same, because a test failed), `own-tests` (the new tests, without the work),
     `own-tests-again` (the same, to leave out flaky tests), `guarded` (tests that earlier stories changed, as they were
     before), `guarded-before` and `guarded-again` (the same without the work, and once more, because a test failed),
@@ -201,7 +202,8 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
     """A gate has ended."""
 
     when: str = ""
-    """`before` the agent's work, `after` it, `replay` (the tests as they were, on the new code),
+    """`before` the agent's work, `before-again` (the same, because it was red in a box or a worktree and not in the
+    user's own folder), `after` it, `replay` (the tests as they were, on the new code),
     `replay-again` (the same, because a test failed), `own-tests` (the new tests, without the work),
     `own-tests-again` (the same, to leave out flaky tests), `guarded` (tests that earlier stories changed, as they were
     before), `guarded-before` and `guarded-again` (the same without the work, and once more, because a test failed),

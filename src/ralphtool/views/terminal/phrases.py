@@ -43,6 +43,7 @@ ACTIONS = {  # the decision after an attempt
 }
 _GATE_TIMES = {
     "before": "before the work",
+    "before-again": "before the work, run again",
     "after": "after the work",
     "replay": "on the tests as they were",
     "replay-again": "on the tests as they were, run again",

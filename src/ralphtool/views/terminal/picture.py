@@ -67,6 +67,7 @@ _NARROW = 60
 _LEAST_BRANCH = 12  # columns: a shorter part of a branch is useless
 _QUIET = 30  # seconds without output from the agent before a remark
 _SHORT_TIMES = {  # of gates, if there is little room
+    "before-again": "before, again",
     "replay": "old tests",
     "replay-again": "old tests again",
     "own-tests": "without the work",
