@@ -99,7 +99,7 @@ def _find_new_tests(
             return failing, []
         if parts or not without.is_counted:
             return failing, [one for one in rest if not parts or _may_be_inside(one, parts)]
-        return (new if _have_all_run(without, after) else failing), []
+        return failing or (new if _have_all_run(without, after) else []), []
     if not without.has_ended:
         return [], []
     failed = sorted(one for one in without.failed or () if not find_unloaded(one))
