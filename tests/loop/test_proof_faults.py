@@ -80,6 +80,14 @@ def test_a_test_that_the_work_repairs_proves_the_story(plain: Lab) -> None:
     assert state_of(plain) == "proven"
 
 
+def test_a_test_that_reads_the_plan_proves_no_story(plain: Lab) -> None:
+    """Without the work the boxes are ticked, too: that is nothing that the story did."""
+    body = "\n        self.assertIn('[x] 1.1', open('openspec/changes/add-login/tasks.md').read())\n"
+    own = f"import unittest\n\n\nclass TestPlan(unittest.TestCase):\n    def test_plan(self):{body}"
+    plain.play(default=attempt({"cart.py": f"# a shop\n{CART}", "tests/test_plan.py": own}))
+    assert state_of(plain) == "held"
+
+
 def test_tests_after_the_first_failure_prove_nothing(shop: Lab) -> None:
     """`-x` stops at a test that asserts nothing, and the next one would pass without the work, too."""
     hollow = "def test_discount():\n    from cart import discount\n\n    discount([1], 1)\n\n\n"

@@ -108,9 +108,12 @@ class Prover:
 
     def _read_paths(self, report: Report) -> ChangedPaths:
         changes = self._workspace.compare(report.tree) if report.tree else ()
-        work = tuple(one for one in changes if f"/{self._spec}" not in f"/{one.path}")
+        work = tuple(one for one in changes if not self._is_spec(one.path))
         paths = ChangedPaths(work)
         return structs.replace(paths, hints=self._find_hints(paths, report.baseline)) if work else paths
+
+    def _is_spec(self, path: str) -> bool:
+        return f"/{self._spec}" in f"/{path}"
 
     def _find_hints(self, paths: ChangedPaths, before: Baseline | None) -> TestHints:
         read, grep, unsure = self._workspace.read_checkpoint, self._workspace.grep_checkpoint, paths.unsure
@@ -369,7 +372,10 @@ class Prover:
     ) -> tuple[SuiteRun, ...]:
         contents = {one.path: splice_tests(one.new or b"", one.old or b"", one.path) or b"" for one in paths.inline}
         new = frozenset(name for one in paths.tests for name in _list_names(one))
-        return self._show_and_run(when, tree, lambda path: path not in new, contents, suites)
+        # The boxes stay ticked: a test that reads them proves nothing.
+        return self._show_and_run(
+            when, tree, lambda path: path not in new and not self._is_spec(path), contents, suites
+        )
 
     def _leave_out_flaky(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before tests that existed are taken for a proof: a flaky one proves nothing for a story either."""
