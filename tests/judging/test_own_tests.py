@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from ralphtool.judging.own_tests import OwnTests, find_own_tests
 from ralphtool.judging.proof import prove
@@ -77,6 +78,15 @@ def test_pytest_runs_nothing_if_it_cant_load_one_file() -> None:
     found = find(after, named("", PATH), {PATH: ("test_v",)})
     assert found == OwnTests((f"{PATH}::test_v",), 1)
     assert find(after, named("", PATH), {}, "test_v").names == ()
+
+
+def test_a_run_that_took_too_long_shows_only_the_tests_that_failed() -> None:
+    after = named(f"tests/test_a.py::test_a {PATH}::test_v {PATH}::test_w")
+    cut = structs.replace(named("", f"{PATH}::test_v"), has_ended=False)
+    assert find(after, cut, {PATH: ("test_v", "test_w")}).names == (f"{PATH}::test_v",)
+    nothing = SuiteRun(command="t", ok=False, has_ended=False)
+    assert find(after, nothing, {PATH: ("test_v", "test_w")}).names == ()
+    assert find(unnamed(3), nothing, {PATH: ("T.test_v",)}).names == ()
 
 
 def test_the_receipt_says_why_a_story_is_only_held() -> None:

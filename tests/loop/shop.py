@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 from lab import Lab
@@ -50,10 +51,10 @@ class TestDiscount(unittest.TestCase):
 """
 
 
-def attempt(files: dict[str, str]) -> list[dict[str, Any]]:
-    """The steps of an agent that writes these files, ticks all tasks and promises."""
-    write = [{"write": path, "text": text} for path, text in files.items()]
-    return [*write, {"tick": "all"}, {"complete": True}]
+def attempt(files: Mapping[str, str | None]) -> list[dict[str, Any]]:
+    """The steps of an agent that writes these files, or deletes those without a text, ticks all tasks and promises."""
+    steps = [{"delete": path} if text is None else {"write": path, "text": text} for path, text in files.items()]
+    return [*steps, {"tick": "all"}, {"complete": True}]
 
 
 def make_shop(lab: Lab, gate: str = GATE) -> Lab:

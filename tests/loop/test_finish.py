@@ -207,6 +207,20 @@ def test_what_does_not_fit_changes_nothing(done: Lab, make: Callable[[Lab], None
     assert everything(done) == before
 
 
+@pytest.mark.parametrize("flag", ["--squash", "--merge"])
+def test_files_links_and_folders_may_take_each_others_place(lab: Lab, flag: str) -> None:
+    lab.write("folder/deep/a.txt", "a\n")
+    lab.write("file", "f\n")
+    (lab.root / "link").symlink_to("folder")
+    (lab.root / "other").symlink_to("file")
+    swap = "rm -r folder file link other; mkdir file link; echo b > file/b; echo c > link/c; echo f > folder"
+    lab.repository().play(default=[{"run": f"{swap}; ln -s x other", "must": True}, *DONE])
+    lab.run("run", "--max-iterations", "1")
+    assert lab.run("finish", "add-login", flag).exit_code == 0
+    assert [(lab.root / path).read_text() for path in ("file/b", "link/c", "folder")] == ["b\n", "c\n", "f\n"]
+    assert (lab.root / "other").readlink() == Path("x")
+
+
 def test_a_file_where_the_branch_has_a_folder_changes_nothing(lab: Lab) -> None:
     steps = [{"write": "aa.txt", "text": "w\n"}, {"write": "lib/a.txt", "text": "w\n"}, *DONE]
     lab.repository().play(default=steps)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -36,7 +37,7 @@ def make(lab: Lab, tasks: str = STORIES, gate: str = UNITTEST_GATE, **config: An
     return lab
 
 
-def work(lab: Lab, *stories: dict[str, str]) -> dict[str, str]:
+def work(lab: Lab, *stories: Mapping[str, str | None]) -> dict[str, str]:
     """Each story writes its files; returns the state of each, or what its last attempt was told."""
     lab.play(*({"story": str(number), "steps": attempt(files)} for number, files in enumerate(stories, 1)))
     lab.loop()
@@ -131,6 +132,21 @@ def test_two_versions_of_one_file_both_guard(lab: Lab) -> None:
     )
     assert told["3"].count("before stories 1, 2 changed them fail on the new code: test_count") == 1
     assert runs_of(lab, "guarded") == ["guarded"] * 2  # story 2 changes no source
+
+
+def test_a_test_that_skips_itself_guards_as_well(lab: Lab) -> None:
+    """Tests that another story adds must not hide in the numbers that it is missing."""
+    skips = "        if not os.path.exists('tax.py'):\n            self.skipTest('no taxes')\n"
+    case = "import os\nimport unittest\n\n\nclass TestTax(unittest.TestCase):\n    def test_tax(self):\n"
+    lab.write("tax.py", "TAX = 19\n")
+    lab.write("tests/test_tax.py", f"{case}{skips}        self.assertTrue(True)\n")
+    told = work(
+        make(lab, f"{STORIES}\n## 3. Order\n\n- [ ] 3.1 Tidy up\n"),
+        {"cart.py": CART + DISCOUNT, "tests/test_tax.py": f"{case}        self.assertTrue(True)\n"},
+        {"tests/test_discount.py": UNITTEST_OWN, "rate.py": "RATE = 1\n"},
+        {"tax.py": None},
+    )
+    assert told["3"].startswith(TOLD.replace("test_total", "test_tax"))
 
 
 def test_what_the_user_has_changed_meanwhile_is_no_fault_of_a_story(lab: Lab) -> None:

@@ -46,6 +46,57 @@ def test_a_test_that_fails_now_and_then_accuses_nobody(shop: Lab) -> None:
     assert "failed once and passed once without changes: tests/test_flaky.py::test_flaky" in receipts(shop)[0]["told"]
 
 
+FLAKY = """\
+import os
+import unittest
+
+
+class TestFlaky(unittest.TestCase):
+    def test_flaky(self):
+        is_first = not os.path.exists("{flag}")
+        open("{flag}", "w").close()
+        self.assertFalse(is_first)
+"""
+
+
+def test_a_test_that_was_red_by_chance_proves_no_story(plain: Lab) -> None:
+    """It fails in the first run of the gates and never again; the work has nothing to do with it."""
+    plain.write("tests/test_flaky.py", FLAKY.format(flag=plain.tmp / "flag"))
+    plain.git("add", "--all")
+    plain.git("commit", "--quiet", "--message=flaky")
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "held"
+    assert "failed once and passed once without changes" in receipts(plain)[0]["told"][0]
+
+
+def test_a_test_that_the_work_repairs_proves_the_story(plain: Lab) -> None:
+    plain.write(
+        "tests/test_discount.py",
+        UNITTEST_OWN.replace("discount([", "cart.discount([").replace("from cart import discount", "import cart"),
+    )
+    plain.git("add", "--all")
+    plain.git("commit", "--quiet", "--message=red")
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "proven"
+
+
+def test_a_test_that_reads_the_plan_proves_no_story(plain: Lab) -> None:
+    """Without the work the boxes are ticked, too: that is nothing that the story did."""
+    body = "\n        self.assertIn('[x] 1.1', open('openspec/changes/add-login/tasks.md').read())\n"
+    own = f"import unittest\n\n\nclass TestPlan(unittest.TestCase):\n    def test_plan(self):{body}"
+    plain.play(default=attempt({"cart.py": f"# a shop\n{CART}", "tests/test_plan.py": own}))
+    assert state_of(plain) == "held"
+
+
+def test_tests_after_the_first_failure_prove_nothing(shop: Lab) -> None:
+    """`-x` stops at a test that asserts nothing, and the next one would pass without the work, too."""
+    hollow = "def test_discount():\n    from cart import discount\n\n    discount([1], 1)\n\n\n"
+    shop.configure(tests=[f"{GATE} -x"])
+    other = "def test_sum():\n    from cart import total\n\n    assert total([1]) == 1\n"
+    shop.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_all.py": hollow + other}))
+    assert state_of(shop) == "held"
+
+
 @pytest.mark.parametrize(
     ("files", "state"),
     [

@@ -399,6 +399,21 @@ def test_the_same_failure_twice_goes_back_to_the_checkpoint(lab: Lab) -> None:
     assert "a different approach" in known(lab, "add-login-1-4")
 
 
+@pytest.mark.parametrize("workspace", ["here", "worktree"])
+def test_an_environment_that_broke_between_two_runs_is_not_the_fault_of_every_story(lab: Lab, workspace: str) -> None:
+    """After the same failure twice the gates run at the checkpoint again: later stories lose no attempt."""
+    database = lab.tmp / "database"
+    database.touch()
+    lab.repository(attempts=4, tests=[f"test -e {database}"], workspace=workspace)
+    lab.play(default=[{"run": "echo {story} > work.txt"}, *DONE])
+    lab.loop("--max-iterations", "1")
+    database.unlink()
+    result = lab.loop()
+    assert result.exit_code == 1
+    assert told(lab, "verdict", "status") == ["completed", "failed", "failed", "completed"]
+    assert "was red before and is still red" in told(lab, "verdict", "summary")[-1]
+
+
 def test_parts_that_end_alike_are_not_thrown_away(lab: Lab) -> None:
     lab.repository(ONE)
     lab.play(

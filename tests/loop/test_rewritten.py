@@ -117,6 +117,16 @@ def test_a_rebased_story_is_held_once_the_gates_have_run_there(two: Lab) -> None
     assert receipts.MOVED_BEFORE in proofs[-1]["told"][-1]
 
 
+def test_a_rebased_story_is_not_held_by_gates_that_skip_all_tests(two: Lab) -> None:
+    rebase(two)
+    two.git("checkout", "--quiet", "ralph/add-login")
+    for name in ("cart", "one", "two"):
+        two.write(f"tests/test_{name}.py", "import unittest\n\nraise unittest.SkipTest('off')\n")
+    two.git("commit", "--quiet", "--all", "--message=off")
+    two.git("checkout", "--quiet", "main")
+    assert run_again(two) == (1, {"1": "unproven", "2": "unproven"}, dict.fromkeys("12", receipts.MOVED))
+
+
 def test_a_rebased_story_is_not_held_by_red_gates_or_by_none(two: Lab) -> None:
     rebase(two)
     two.configure(accept="held")

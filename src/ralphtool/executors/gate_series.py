@@ -40,7 +40,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
     slot: int = 0
 
     def run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
-        """`when` is the purpose: before, after, replay, replay-again, own-tests, guarded, tip."""
+        """`when` is the purpose: before, after, replay, replay-again, own-tests, guarded, tip …"""
         results: list[GateResult] = []
         for number, command in enumerate(commands, 1):
             if self.stop():

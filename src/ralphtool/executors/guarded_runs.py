@@ -43,6 +43,7 @@ class GuardedRuns(Struct, frozen=True, kw_only=True):
     workspace: Workspace
     changes: Sequence[FileChange]
     own: AsTheyWere
+    after: tuple[SuiteRun, ...]
     show_and_run: ShowAndRun
     known_red: frozenset[str]  # tests that fail at the checkpoint, or are known to be lost
 
@@ -51,7 +52,7 @@ class GuardedRuns(Struct, frozen=True, kw_only=True):
 
     def _run(self, version: GuardedVersion) -> GuardedRun:
         excused = version.lost | self.known_red
-        made = GuardedRun(stories=version.stories, passed=version.passed, excused=excused)
+        made = GuardedRun(stories=version.stories, passed=version.passed, excused=excused, after=self.after)
         try:
             originals = self._read_originals(version)
         except GitError as error:

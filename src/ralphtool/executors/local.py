@@ -229,11 +229,11 @@ class LocalExecutor:
         self._build_series(assignment, stop).set_up_all(self.context.settings.run.setup)
 
     def find_baseline(self, assignment: Assignment, stop: Callable[[], bool]) -> tuple[Baseline | None, float]:
-        """The red gates and passing tests at the last checkpoint; measured unless already known."""
+        """The red gates and passing tests at the last checkpoint; known unless the environment may have changed."""
         if not assignment.gates:
             return None, 0.0
         key = gates.build_key(self.context.workspace.checkpoint_tree, assignment.gates)
-        if assignment.baseline and assignment.baseline.key == key:
+        if assignment.baseline and assignment.baseline.key == key and not assignment.fix:
             return assignment.baseline, 0.0
         self.context.workspace.begin(None)
         series = self._build_series(assignment, stop)

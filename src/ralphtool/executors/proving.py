@@ -21,8 +21,9 @@ from ralphtool.judging.guard.model import decode
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.lost_tests import find_lost, find_lost_checks
 from ralphtool.judging.moves import only_follows_moves
+from ralphtool.judging.own_tests import find_flaky, find_unsure
 from ralphtool.judging.plain_additions import are_plain_additions
-from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, merge_runs
+from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, list_before, merge_runs, to_run
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
 from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files, has_manifest
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
     from ralphtool.workspace.swapped_files import Contents
 
+_FLAKY = "failed once and passed once without changes"
 _MOST_LINES = 200  # of a diff in a question
 
 
@@ -106,9 +108,12 @@ class Prover:
 
     def _read_paths(self, report: Report) -> ChangedPaths:
         changes = self._workspace.compare(report.tree) if report.tree else ()
-        work = tuple(one for one in changes if f"/{self._spec}" not in f"/{one.path}")
+        work = tuple(one for one in changes if not self._is_spec(one.path))
         paths = ChangedPaths(work)
         return structs.replace(paths, hints=self._find_hints(paths, report.baseline)) if work else paths
+
+    def _is_spec(self, path: str) -> bool:
+        return f"/{self._spec}" in f"/{path}"
 
     def _find_hints(self, paths: ChangedPaths, before: Baseline | None) -> TestHints:
         read, grep, unsure = self._workspace.read_checkpoint, self._workspace.grep_checkpoint, paths.unsure
@@ -227,7 +232,8 @@ class Prover:
         if find_lost(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_again(report.tree, paths, evidence)
-        own = self._run_own_tests(report.tree, paths, after)
+        evidence = structs.replace(evidence, own=self._run_own_tests(report.tree, paths, after))
+        evidence = self._leave_out_flaky(report.tree, paths, evidence)
         guarded = self._run_guarded(report.tree, paths, evidence)
         # A renamed test may look like a deleted one; the judgement counts whether all tests are still there.
         is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
@@ -236,7 +242,6 @@ class Prover:
         diff = render_diff(list(dict.fromkeys(shown)))
         return structs.replace(
             evidence,
-            own=own,
             guarded=guarded,
             to_guard=self._describe_tests(paths),
             is_same_by_reading=is_same,
@@ -274,6 +279,7 @@ class Prover:
             workspace=self._workspace,
             changes=paths.changes,
             own=_describe_as_they_were(paths.tests, _restore_inline(paths), with_lint=False),
+            after=evidence.after,
             show_and_run=lambda when, is_old, contents: self._show_and_run(when, tree, is_old, contents, suites),
             known_red=frozenset(find_lost(evidence)).union(*(one.failed or () for one in evidence.before)),
         )
@@ -347,7 +353,7 @@ class Prover:
             return structs.replace(retried, told=(*retried.told, told))
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
-        told = f"failed once and passed once without changes: {', '.join(saved[:3])}"
+        told = f"{_FLAKY}: {', '.join(saved[:3])}"
         return structs.replace(retried, told=(*retried.told, told))
 
     def _pick(self, runs: Sequence[SuiteRun], like: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
@@ -359,9 +365,26 @@ class Prover:
         counted = [one for one in after if one.is_counted]
         if not self._settings.proof.own_tests or not paths.own or not counted:
             return None
+        return self._run_without_work("own-tests", tree, paths, counted)
+
+    def _run_without_work(
+        self, when: str, tree: str, paths: ChangedPaths, suites: Sequence[SuiteRun]
+    ) -> tuple[SuiteRun, ...]:
         contents = {one.path: splice_tests(one.new or b"", one.old or b"", one.path) or b"" for one in paths.inline}
         new = frozenset(name for one in paths.tests for name in _list_names(one))
-        return self._show_and_run("own-tests", tree, lambda path: path not in new, contents, counted)
+        # The boxes stay ticked: a test that reads them proves nothing.
+        return self._show_and_run(
+            when, tree, lambda path: path not in new and not self._is_spec(path), contents, suites
+        )
+
+    def _leave_out_flaky(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
+        """Before tests that existed are taken for a proof: a flaky one proves nothing for a story either."""
+        if not (unsure := find_unsure(evidence)):
+            return evidence
+        counted = [one for one in evidence.after if one.is_counted]
+        flaky = find_flaky(unsure, self._run_without_work("own-tests-again", tree, paths, counted))
+        told = (f"{_FLAKY}: {', '.join(sorted(flaky)[:3])}",) if flaky else ()
+        return structs.replace(evidence, flaky=flaky, told=(*evidence.told, *told))
 
     def _show_and_run(
         self,
@@ -451,38 +474,3 @@ def _describe_as_they_were(side: Sequence[FileChange], inline: Mapping[str, byte
 
 def _restore_config(change: FileChange, *, with_lint: bool) -> bytes:
     return merge_config(change.old or b"", change.new or b"", change.path, with_lint=with_lint)
-
-
-def to_run(result: GateResult) -> SuiteRun:
-    tests = result.tests
-    return SuiteRun(
-        command=result.command,
-        ok=result.ok,
-        passed=tests.passed if tests else None,
-        failed=_list_failed(result),
-        count_passed=tests.counts.passed if tests else None,
-        count_failed=tests.counts.failed if tests else 0,
-        tally=result.tally,
-    )
-
-
-def _list_failed(result: GateResult) -> frozenset[str] | None:
-    """The names in its report and those in its output, which need not be the same."""
-    named = result.tests.failed if result.tests else None
-    if named is None and result.failed is None:
-        return None if not result.ok else frozenset()
-    return (named or frozenset()) | frozenset(result.failed or ())
-
-
-def list_before(baseline: Baseline, commands: Iterable[str]) -> Iterable[SuiteRun]:
-    """The gates at the checkpoint, as far as the baseline has them."""
-    for command in commands:
-        tests, red = baseline.tests.get(command), baseline.red.get(command, [])
-        yield SuiteRun(
-            command=command,
-            ok=command not in baseline.red,
-            passed=gates.list_names(tests) if tests else None,
-            failed=None if red is None else frozenset(red),
-            count_passed=tests.passed if tests else None,
-            count_failed=tests.failed if tests else 0,
-        )

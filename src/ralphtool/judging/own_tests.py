@@ -37,10 +37,32 @@ def find_own_tests(evidence: ProofEvidence) -> OwnTests:
             more, loaded_now = _find_new_tests(evidence, before, without, after)
             failing |= dict.fromkeys(more)
             unloaded |= dict.fromkeys(loaded_now)
-    found = [*failing, *(one for one in unloaded if one not in failing)]
+    found = [one for one in {**failing, **unloaded} if one not in evidence.flaky]
     hollow = tuple(one for one in found if is_named(one, evidence.empty_tests))
     names = tuple(one for one in found if one not in hollow)
     return OwnTests(names, sum(one not in failing for one in names), hollow)
+
+
+def find_unsure(evidence: ProofEvidence) -> tuple[str, ...]:
+    """The own tests, if all of them existed before: one of those may have failed by chance."""
+    names = find_own_tests(evidence).names
+    known = {name for run in evidence.before for name in (*(run.passed or ()), *(run.failed or ()))}
+    in_changed = {one.rpartition(".")[2] for found in evidence.own_names.values() for one in found}
+    has_all_names = all(run.passed is not None for run in evidence.before if run.is_counted)
+    is_unsure = all(one in known or not (has_all_names or is_named(one, in_changed)) for one in names)
+    return names if is_unsure else ()
+
+
+def find_flaky(unsure: Sequence[str], again: Sequence[SuiteRun]) -> frozenset[str]:
+    """Those that did not fail in a second run without the work."""
+    return frozenset(name for name in unsure if not any(_fails_again(name, run) for run in again))
+
+
+def _fails_again(name: str, run: SuiteRun) -> bool:
+    if run.ok or not run.has_ended:
+        return False
+    parts = [part for one in run.failed or () if (part := find_unloaded(one))]
+    return not run.failed or _has_failed(name, run) or (bool(parts) and _may_be_inside(name, parts))
 
 
 def is_named(name: str, bare_names: Iterable[str]) -> bool:
@@ -73,14 +95,23 @@ def _find_new_tests(
         new = sorted(_find_new_names(before, without, after))
         failing = [one for one in new if _has_failed(one, without)]
         rest = [one for one in new if one not in failing]
+        if not without.has_ended:
+            return failing, []
         if parts or not without.is_counted:
             return failing, [one for one in rest if not parts or _may_be_inside(one, parts)]
-        return new, []
+        return failing or (new if _have_all_run(without, after) else []), []
+    if not without.has_ended:
+        return [], []
     failed = sorted(one for one in without.failed or () if not find_unloaded(one))
     if not failed and not parts:
         return [f"`{without.command}` without the work"], []
     gained = (after.count_passed or 0) - (without.count_passed or 0)
     return failed, [name for part in parts for name in _name_tests(evidence, part)][: max(0, gained)]
+
+
+def _have_all_run(without: SuiteRun, after: SuiteRun) -> bool:
+    """Otherwise it may have stopped at the first failure (`pytest -x`), which shows nothing about the rest."""
+    return (without.count_passed or 0) + without.count_failed >= (after.count_passed or 0)
 
 
 def _find_new_names(before: SuiteRun | None, without: SuiteRun, after: SuiteRun) -> set[str]:

@@ -308,18 +308,26 @@ def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -
         yield f"{describe_removed(len(removed))}: {_name(removed)}"
     if broken := find_lost_checks(evidence):
         yield f"checks as they were fail on the new code: {_name(broken)} (changed: {_name(evidence.check_paths)})"
-    if own.hollow and not own.names:
-        yield f"its new tests fail without the work, but check nothing of it: {_name(own.hollow)}"
-    elif evidence.own and not own.names and _has_unchecked(evidence):
-        yield "its new tests can't be loaded without the work, but check nothing of it"
-    elif evidence.own and not own.names:
-        yield "its new tests also pass without the work, so they prove nothing about it"
+    if (evidence.own or own.hollow) and not own.names:
+        yield from _explain_no_own(evidence, own)
     for run in evidence.guarded:
         if not (run.is_clean or run.trouble or run.is_effective):
             yield f"the tests that {_join_stories(run.stories)} changed can no longer run as they were"
     for one in evidence.after:
         if one.is_linter and not one.ok:
             yield f"`{one.command}` was red before and is still red"
+
+
+def _explain_no_own(evidence: ProofEvidence, own: OwnTests) -> Iterable[str]:
+    """Why the story's new tests prove nothing."""
+    if own.hollow:
+        yield f"its new tests fail without the work, but check nothing of it: {_name(own.hollow)}"
+    elif _has_unchecked(evidence):
+        yield "its new tests can't be loaded without the work, but check nothing of it"
+    elif not all(one.has_ended for one in evidence.own or ()):
+        yield "its new tests took too long without the work and were stopped, which proves nothing about it"
+    elif not evidence.flaky:
+        yield "its new tests also pass without the work, so they prove nothing about it"
 
 
 def _has_unchecked(evidence: ProofEvidence) -> bool:

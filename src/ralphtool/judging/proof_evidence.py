@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from ralphtool.judging import gates
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.receipt import Suspicion
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from ralphtool.judging.gates import Baseline, GateResult
 
 # Programs that check code and run no tests. Any other program may be a test program with an unknown output format.
 _LINTER = (
@@ -26,7 +33,10 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
     failed: frozenset[str] | None = None
     count_passed: int | None = None  # None: no test program was recognised
     count_failed: int = 0
+    skipped: frozenset[str] = frozenset()  # as far as the program names them
+    count_skipped: int = 0
     tally: str | None = None
+    has_ended: bool = True  # otherwise it took too long, and was stopped
     is_check: bool = False  # not one of the commands that the settings call tests
 
     @property
@@ -48,14 +58,18 @@ class GuardedRun(Struct, frozen=True, kw_only=True):
     stories: tuple[str, ...]
     passed: int | None = None  # how many passed when the first of these stories was done
     excused: frozenset[str] = frozenset()  # tests that fail for other reasons than this story
+    after: tuple[SuiteRun, ...] = ()  # the tests as they are now
     work: tuple[SuiteRun, ...] = ()
     before: tuple[SuiteRun, ...] = ()  # the same on the checkpoint's source, if something fails on the new one
     trouble: str = ""  # why they could not run
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing fails that did not fail before, and no test is missing."""
-        return not self.trouble and all(map(self._is_green, self.work)) and not self._count_missing()
+        """Whether nothing fails that did not fail before, and no test is missing or skipped."""
+        if self.trouble or self._count_missing() or not all(map(self._is_green, self.work)):
+            return False
+        now = {one.command: one for one in self.after}
+        return not any(_skips_more(one, now.get(one.command, one)) for one in self.work)
 
     def _is_green(self, run: SuiteRun) -> bool:
         return run.ok or (bool(run.failed) and self.excused.issuperset(run.failed or ()))
@@ -68,6 +82,11 @@ class GuardedRun(Struct, frozen=True, kw_only=True):
     def is_effective(self) -> bool:
         """Whether these tests run at all on the checkpoint's source: otherwise they show nothing."""
         return any(one.ok or one.count_passed for one in self.before)
+
+
+def _skips_more(work: SuiteRun, after: SuiteRun) -> bool:
+    """Whether it skips tests that are not skipped now: tests that stories added hide that in the numbers."""
+    return work.count_skipped > after.count_skipped or not work.skipped <= after.skipped
 
 
 class ProofEvidence(Struct, frozen=True, kw_only=True):
@@ -88,6 +107,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     is_same_by_reading: bool = False  # all old tests still exist, apart from names that the work renamed
     own_names: dict[str, tuple[str, ...]] = {}  # the tests in these files that check something
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing, or only constants
+    flaky: frozenset[str] = frozenset()  # tests that failed once without the work, and then passed without it
     touched: frozenset[str] | None = None  # old tests that are gone or whose text changed; None: unknown
     has_new_tests: bool = False  # the test files contain new code
     has_gate_files: bool = False  # files that the gates' commands or scripts name were changed
@@ -114,3 +134,41 @@ def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
     passed = one.passed | other.passed
     failed = (one.failed | other.failed) - passed
     return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))
+
+
+def to_run(result: GateResult) -> SuiteRun:
+    tests = result.tests
+    return SuiteRun(
+        command=result.command,
+        ok=result.ok,
+        has_ended=not result.why,
+        passed=tests.passed if tests else None,
+        failed=_list_failed(result),
+        count_passed=tests.counts.passed if tests else None,
+        count_failed=tests.counts.failed if tests else 0,
+        skipped=tests.skipped if tests else frozenset(),
+        count_skipped=tests.counts.skipped if tests else 0,
+        tally=result.tally,
+    )
+
+
+def _list_failed(result: GateResult) -> frozenset[str] | None:
+    """The names in its report and those in its output, which need not be the same."""
+    named = result.tests.failed if result.tests else None
+    if named is None and result.failed is None:
+        return None if not result.ok else frozenset()
+    return (named or frozenset()) | frozenset(result.failed or ())
+
+
+def list_before(baseline: Baseline, commands: Iterable[str]) -> Iterable[SuiteRun]:
+    """The gates at the checkpoint, as far as the baseline has them."""
+    for command in commands:
+        tests, red = baseline.tests.get(command), baseline.red.get(command, [])
+        yield SuiteRun(
+            command=command,
+            ok=command not in baseline.red,
+            passed=gates.list_names(tests) if tests else None,
+            failed=None if red is None else frozenset(red),
+            count_passed=tests.passed if tests else None,
+            count_failed=tests.failed if tests else 0,
+        )

@@ -25,7 +25,7 @@ from ralphtool.workspace.stash import find_under_way
 from ralphtool.workspace.user_plan import UnusablePlan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Sequence, Set
 
     from ralphtool.judging.receipt import Receipt
     from ralphtool.workspace.git import ChangedFile, Repository
@@ -228,17 +228,30 @@ def _accept(claim: Receipt) -> Receipt:
 
 
 def _check_obstacles(repository: Repository, change: str, changed: Sequence[ChangedFile]) -> None:
-    """Git writes file by file, and stops halfway where a folder must become a file, or vice versa."""
+    """Git writes file by file, and stops halfway where something that the work does not remove is in the way."""
+    removed = {
+        os.path.join(repository.top, one.old_path) for one in changed if one.new_blob is None or one.status == "R"
+    }
     for one in changed:
         full = os.path.join(repository.top, one.path)
         above = os.path.dirname(full)
         while not os.path.lexists(above):
             above = os.path.dirname(above)
         is_folder = os.path.isdir(full) and not os.path.islink(full) and not one.is_submodule
-        if (is_folder and one.new_blob) or os.path.islink(above) or not os.path.isdir(above):
+        is_blocked_above = os.path.islink(above) or not os.path.isdir(above)
+        place = full if is_folder and one.new_blob else above if is_blocked_above else None
+        if place and not _is_removed(place, removed):
             raise GitError(
                 f"{one.path} can't be written, because something else is in its place: move it away, then try again"
             )
+
+
+def _is_removed(path: str, removed: Set[str]) -> bool:
+    """Whether the work removes a file or link, or everything in a folder: git then removes the folder, too."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        return path in removed
+    names = os.listdir(path)
+    return bool(names) and all(_is_removed(os.path.join(path, name), removed) for name in names)
 
 
 def _find_trees(place: SpecPlace, head: str | None, commit: str) -> tuple[str, str]:

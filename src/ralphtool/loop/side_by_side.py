@@ -385,7 +385,7 @@ class SideBySide(Loop):
         """The baseline at the last checkpoint: known after each story, and measured before the first one."""
         commands, tree = job.started.assignment.gates, str(job.lane.workspace.checkpoint_tree)
         known = self._baselines.find(tree, commands)
-        if known or not commands:
+        if (known and not job.started.assignment.fix) or not commands:
             return known, 0.0
         looking = structs.replace(job.started.assignment, kept=None, cut_off=None, baseline=None)
         found, seconds = self._main.measure(looking, partial(self._must_end_now, job.story))

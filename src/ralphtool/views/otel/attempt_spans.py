@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ralphtool.record.events import AgentEvent, Gate, GateStarted, IterationStarted, Merged, Setup
     from ralphtool.views.otel.model import Attributes, Span
 
-_RED_IS_WANTED = ("own-tests", "blind")  # tests must fail without the work, and on broken source
+_RED_IS_WANTED = ("own-tests", "own-tests-again", "blind")  # tests must fail without the work, and on broken source
 _FAILED = ("failed", "blocked")
 _MOST_MESSAGES = 20  # the last ones are kept
 _MOST_GATES = 1000  # that have not ended yet

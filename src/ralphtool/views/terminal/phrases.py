@@ -43,20 +43,21 @@ ACTIONS = {  # the decision after an attempt
 }
 _GATE_TIMES = {
     "before": "before the work",
+    "before-again": "before the work, run again",
     "after": "after the work",
     "replay": "on the tests as they were",
     "replay-again": "on the tests as they were, run again",
     "own-tests": "on the new tests without the work",
+    "own-tests-again": "without the work, run again",
     "guarded": "on tests that earlier stories changed, as they were",
     "guarded-before": "on the same tests without the work",
     "guarded-again": "on the same tests, run again",
     "tip": "at the end of the run",
     "outside": "in your own folder",
-    "before-again": "before the work, once more",
     "same-files": "with your uncommitted files",
     "blind": "with the source broken on purpose",
 }
-_MUST_FAIL = ("own-tests", "blind")
+_MUST_FAIL = ("own-tests", "own-tests-again", "blind")
 
 
 # --- untrusted texts --------------------------------------------------------------------------------

@@ -70,6 +70,7 @@ _SHORT_TIMES = {  # of gates, if there is little room
     "replay": "old tests",
     "replay-again": "old tests again",
     "own-tests": "without the work",
+    "own-tests-again": "the same again",
     "guarded": "earlier tests as they were",
     "guarded-before": "the same, without the work",
     "guarded-again": "the same again",
