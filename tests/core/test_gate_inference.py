@@ -74,6 +74,11 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
         [],
         ["uv run --group test pytest"],
     ),
+    "uv with other tools in a group": (
+        {"pyproject.toml": f'{UV}dev = ["ruff"]\ntyping = ["mypy"]\n[tool.ruff]\n[tool.mypy]\n', "uv.lock": ""},
+        ["uv run ruff check .", "uv run --group typing mypy ."],
+        [],
+    ),
     "uv with a group in dev": (
         {"pyproject.toml": f'{UV}test = ["pytest"]\ndev = [{{include-group = "test"}}]\n', "uv.lock": ""},
         [],

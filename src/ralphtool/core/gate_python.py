@@ -60,7 +60,8 @@ def _find_runner(folder: "SourceFolder", tables: dict[str, str]) -> str:
 
 def _run_tool(folder: "SourceFolder", tables: dict[str, str], command: str) -> str:
     if runner := _find_runner(folder, tables):
-        return f"{runner} {command}"
+        group = _find_group(tables, command.split()[0]) if runner == "uv run" else ""
+        return f"{runner} {group}{command}"
     own = os.path.join(".venv", "bin", command.split()[0])
     is_own = _find_python(folder).startswith(".venv") and os.path.exists(os.path.join(folder.path, own))
     return f".venv/bin/{command}" if is_own else command
@@ -112,27 +113,27 @@ def _run_pytest(folder: "SourceFolder", tables: dict[str, str], files: list[str]
     runner = _find_runner(folder, tables)
     if not runner:
         return f"{_find_python(folder)} -m {command}"
-    group = _find_group(tables) if runner == "uv run" else ""
+    group = _find_group(tables, "pytest") if runner == "uv run" else ""
     return f"{runner} {group}{command}"
 
 
-def _find_group(tables: dict[str, str]) -> str:
-    """The option that `uv run` needs if pytest is in a group or extra that it does not install by default."""
+def _find_group(tables: dict[str, str], tool: str) -> str:
+    """The option that `uv run` needs if a tool is in a group or extra that it does not install by default."""
     groups = find_values(tables.get("dependency-groups", ""))
     usual = list_quoted(find_values(tables.get("tool.uv", "")).get("default-groups", '"dev"'))
     included = {name for one in usual for name in list_quoted(groups.get(one, ""))}
-    with_pytest = [name for name, value in groups.items() if _lists_pytest(value)]
+    with_tool = [name for name, value in groups.items() if _lists(tool, value)]
     needed = find_values(tables.get("project", "")).get("dependencies", "")
-    if _lists_pytest(needed) or any(name in usual or name in included for name in with_pytest):
+    if _lists(tool, needed) or any(name in usual or name in included for name in with_tool):
         return ""
-    if with_pytest:
-        return f"--group {with_pytest[0]} "
+    if with_tool:
+        return f"--group {with_tool[0]} "
     extras = find_values(tables.get("project.optional-dependencies", ""))
-    return next((f"--extra {name} " for name, value in extras.items() if _lists_pytest(value)), "")
+    return next((f"--extra {name} " for name, value in extras.items() if _lists(tool, value)), "")
 
 
-def _lists_pytest(value: str) -> bool:
-    return any(one.strip().lower().startswith("pytest") for one in list_quoted(value))
+def _lists(tool: str, value: str) -> bool:
+    return any(one.strip().lower().startswith(tool) for one in list_quoted(value))
 
 
 def _find_test_files(folder: "SourceFolder") -> list[str]:
