@@ -38,6 +38,29 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
     ),
     "both kinds": ({"test_a.py": UNITTEST, "test_b.py": PLAIN}, [], ["python -m pytest"]),
     "pytest is named": ({"tests/test_a.py": UNITTEST, "requirements-dev.txt": "pytest\n"}, [], ["python -m pytest"]),
+    "all tests in test.py": ({"shop.py": "", "test.py": UNITTEST}, [], ["python -m unittest"]),
+    "all tests in tests.py": ({"setup.py": "", "tests.py": PLAIN}, [], ["python -m pytest tests.py"]),
+    "test.py for pytest": (
+        {"tox.ini": "[testenv]\ndeps = pytest\n", "test.py": UNITTEST},
+        [],
+        ["python -m pytest test.py"],
+    ),
+    "test.py for uv": (
+        {"pyproject.toml": f'{UV}dev = ["pytest"]\n', "uv.lock": "", "test.py": PLAIN},
+        [],
+        ["uv run pytest test.py"],
+    ),
+    "test.py beside tests": (
+        {"setup.cfg": "pytest", "test.py": PLAIN, "tests/unit/test_a.py": PLAIN},
+        [],
+        ["python -m pytest"],
+    ),
+    "test.py that pytest finds": (
+        {"pytest.ini": "[pytest]\npython_files = test.py\n", "test.py": PLAIN},
+        [],
+        ["python -m pytest"],
+    ),
+    "test.py without tests": ({"test.py": "print(1)\n"}, [], []),
     "no tests": ({"pyproject.toml": '[project]\nname = "a"\n', "tests/data.json": "{}"}, [], []),
     "django": ({"manage.py": "", "shop/tests.py": UNITTEST}, [], ["python manage.py test"]),
     "tox alone": ({"tox.ini": "[testenv]\ncommands = trial shop\n"}, [], ["tox run -e py"]),
@@ -50,6 +73,11 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
         {"pyproject.toml": f'{UV}test = [\n  "pytest>=8",\n]\ndev = ["ruff"]\n', "uv.lock": ""},
         [],
         ["uv run --group test pytest"],
+    ),
+    "uv with other tools in a group": (
+        {"pyproject.toml": f'{UV}dev = ["ruff"]\ntyping = ["mypy"]\n[tool.ruff]\n[tool.mypy]\n', "uv.lock": ""},
+        ["uv run ruff check .", "uv run --group typing mypy ."],
+        [],
     ),
     "uv with a group in dev": (
         {"pyproject.toml": f'{UV}test = ["pytest"]\ndev = [{{include-group = "test"}}]\n', "uv.lock": ""},

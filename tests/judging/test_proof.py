@@ -209,6 +209,21 @@ def test_nothing_changed_is_a_failure_unless_it_is_explained() -> None:
     assert (result.receipt.state, result.asks) == ("unproven", "nothing was changed: it is there already")
 
 
+@pytest.mark.parametrize(
+    ("replay", "told"),
+    [
+        (suite("a", failed="b"), "checkpoint fail on the new code: b; keep"),
+        (
+            structs.replace(suite("a", "x"), failed=frozenset({"t.py"})),
+            "checkpoint did not run on the new code (t.py can't be loaded): b; keep",
+        ),
+        (suite("", failed="a"), "checkpoint fail on the new code: a; and did not run: b; keep"),
+    ],
+)
+def test_a_test_that_did_not_run_is_not_called_failed(replay: SuiteRun, told: str) -> None:
+    assert told in prove(evidence(replay=replay), forbid).against[0]
+
+
 def test_removed_tests_that_still_pass_are_told_and_fail_only_where_that_is_strict() -> None:
     given = evidence(after=suite("a"), replay=suite("ab"))
     result = prove(given, forbid)

@@ -61,6 +61,16 @@ def test_keeping_says_how_to_merge_and_changes_nothing(done: Lab, flags: tuple[s
     assert has_the_work(done)
 
 
+def test_a_branch_that_the_user_has_merged_needs_no_other_merge(done: Lab) -> None:
+    done.git("merge", "--quiet", "--no-edit", "ralph/add-login")
+    head = done.git("rev-parse", "HEAD")
+    told = done.run("finish", "add-login", "--merge")
+    assert told.exit_code == 0
+    assert "main already has all the work of ralph/add-login" in told.stdout
+    assert done.git("rev-parse", "HEAD") == head
+    assert "refs/heads/ralph/add-login" not in done.git("for-each-ref")
+
+
 def test_an_unknown_change_and_both_flags_are_refused(done: Lab) -> None:
     before = everything(done)
     assert "no branch" in done.run("finish", "other").stderr

@@ -249,3 +249,41 @@ def test_side_by_side_the_newest_weakened_tests_count(lab: Lab) -> None:
     run.wait()
     [failed] = [one for one in lab.entries() if one["status"] == "failed"]
     assert failed["summary"].startswith(TOLD)
+
+
+PRICES = "from cart import total\n\n\ndef test_prices():\n    assert total([3]) == 3\n"
+WITHOUT_COUNT = CART.partition("\n\n\ndef count")[0] + "\n" + DISCOUNT
+TESTS_WITHOUT_COUNT = "from cart import total\n\n\ndef test_total():\n    assert total([1, 2]) == 3\n"
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_a_file_that_can_t_be_loaded_any_more_says_nothing_about_its_tests(lab: Lab, is_broken: bool) -> None:
+    """Story 2 removes what the old tests import, as it was asked to. Tests in other files run."""
+    make(lab, STORIES.replace("Make it quick", "Remove count"), GATE)
+    lab.write("tests/test_prices.py", PRICES)
+    lab.git("add", "-A")
+    lab.git("commit", "-qm", "more tests")
+    first = {"cart.py": CART + DISCOUNT, **FIRST_OF_PYTEST["an assertion"], "tests/test_prices.py": PRICES + "# done\n"}
+    weaker = TESTS_WITHOUT_COUNT.replace(" == 3", "")
+    second = {"cart.py": WITHOUT_COUNT, "tests/test_cart.py": weaker}
+    if is_broken:
+        second = {**second, "cart.py": WITHOUT_COUNT.replace("return sum(prices)\n\n", "return 4\n\n")}
+        second["tests/test_prices.py"] = PRICES.replace(" == 3", "")
+    told = work(lab, first, second)
+    if is_broken:
+        assert "fail on the new code: tests/test_prices.py::test_prices;" in told["2"]
+    else:
+        assert told["2"] == "unproven"
+        assert receipts(lab)[1]["why"] == (
+            "tests as they were before story 1 changed them did not run on the new code "
+            "(tests/test_cart.py can't be loaded): tests/test_cart.py::test_total"
+        )
+
+
+def test_replay_does_not_stop_at_the_first_failed_test(lab: Lab) -> None:
+    make(lab, gate=GATE)
+    lab.write("pytest.ini", "[pytest]\naddopts = -x\n")
+    lab.git("add", "-A")
+    lab.git("commit", "-qm", "stop early")
+    told = work(lab, {"cart.py": BROKEN, **FIRST_OF_PYTEST["an assertion"]}, {})
+    assert "checkpoint fail on the new code: tests/test_cart.py::test_total; keep" in told["1"]

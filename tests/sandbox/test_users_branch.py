@@ -13,6 +13,8 @@ from patience import PATIENCE
 from sandbox.boxes import needs_box
 
 from ralphtool import workspace
+from ralphtool.workspace.git import Repository
+from ralphtool.workspace.shared_branch import SharedBranch
 
 pytestmark = needs_box
 SLOT = ".git/ralph/worktrees/add-login"
@@ -69,6 +71,22 @@ def test_a_commit_during_a_story_is_merged_with_it_and_the_next_one_builds_on_bo
     assert {"mine.txt", "1.txt", "2.txt"} <= set(lab.git("ls-tree", "--name-only", BRANCH).split("\n"))
     assert "are merged as" in read_notices(lab)
     assert lab.git("fsck", "--no-dangling") == ""
+
+
+def test_what_the_branch_has_already_is_not_merged_again(lab: Lab) -> None:
+    lab.repository()
+    old = lab.git("rev-parse", "HEAD")
+    lab.git("branch", BRANCH)
+    made = commit_directly(lab)
+    repository = Repository.find(str(lab.root))
+    assert repository is not None
+    branch = SharedBranch(repository, f"refs/heads/{BRANCH}", "add-login", lambda: False)
+    assert branch.move(old, made) == made  # it was moved before a kill
+    newer = commit_directly(lab, "more.txt")
+    assert branch.move(old, made) == newer  # the user has built upon it
+    lab.git("update-ref", f"refs/heads/{BRANCH}", made)
+    assert branch.move(old, newer) == newer  # the work contains the user's commit
+    assert lab.git("rev-list", "--merges", BRANCH) == ""
 
 
 def test_a_commit_during_an_attempt_that_fails_is_what_the_next_one_begins_with(lab: Lab) -> None:

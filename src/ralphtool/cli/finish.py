@@ -88,8 +88,11 @@ def _merge(repository: Repository, root: str, change: str) -> None:
         raise UsageError("no branch is checked out: run `git switch BRANCH` first, with the branch to merge into")
     done = finish.merge(repository, root, change, f"Merge {layout.branch(change)}\n")
     into = repository.head().removeprefix("refs/heads/")
-    files, commit = pluralize(len(done.paths), "file", "files"), (done.merge or done.commit)[:10]
-    echo(f"{done.branch} is merged into {into}: {files}, {commit}.")
+    if done.merge is None:
+        echo(f"{into} already has all the work of {done.branch}: nothing to merge.")
+    else:
+        files = pluralize(len(done.paths), "file", "files")
+        echo(f"{done.branch} is merged into {into}: {files}, {done.merge[:10]}.")
     _print_rest(done)
 
 

@@ -1,6 +1,6 @@
 """The commands that a project's own files suggest as gates. Nothing is started, and nothing has to be installed."""
 
-from ralphtool.core.gate_sources import SourceFolder, is_python_test, parse_tables
+from ralphtool.core.gate_sources import SourceFolder, is_only_test, is_python_test, parse_tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -91,7 +91,8 @@ def _has(*names: str) -> "Callable[[SourceFolder], bool]":
 
 def _has_python(folder: SourceFolder) -> bool:
     marks = {"pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "pytest.ini", "requirements.txt", "manage.py"}
-    return bool(folder.names & marks) or any(is_python_test(name) for name in _list_test_names(folder))
+    is_only = any(is_only_test(name) for name in folder.names)
+    return bool(folder.names & marks) or is_only or any(is_python_test(name) for name in _list_test_names(folder))
 
 
 def _list_test_names(folder: SourceFolder) -> set[str]:

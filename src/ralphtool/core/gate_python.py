@@ -2,7 +2,7 @@
 
 import os
 
-from ralphtool.core.gate_sources import find_values, is_python_test, list_quoted, parse_tables
+from ralphtool.core.gate_sources import find_values, is_only_test, is_python_test, list_quoted, parse_tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,7 +60,8 @@ def _find_runner(folder: "SourceFolder", tables: dict[str, str]) -> str:
 
 def _run_tool(folder: "SourceFolder", tables: dict[str, str], command: str) -> str:
     if runner := _find_runner(folder, tables):
-        return f"{runner} {command}"
+        group = _find_group(tables, command.split()[0]) if runner == "uv run" else ""
+        return f"{runner} {group}{command}"
     own = os.path.join(".venv", "bin", command.split()[0])
     is_own = _find_python(folder).startswith(".venv") and os.path.exists(os.path.join(folder.path, own))
     return f".venv/bin/{command}" if is_own else command
@@ -88,14 +89,14 @@ def _is_on_path(name: str) -> bool:
 
 def _list_tests(folder: "SourceFolder", tables: dict[str, str]) -> list[str]:
     if _names_pytest(folder):
-        return [_run_pytest(folder, tables)]
+        return [_run_pytest(folder, tables, _find_only_tests(folder))]
     if "manage.py" in folder.names:
         return [_run_python(folder, tables, "manage.py test")]
-    found = _find_test_files(folder)
+    found = _find_test_files(folder) or _find_only_tests(folder)
     if found and _are_for_unittest(folder, found):
         return [_run_python(folder, tables, f"-m unittest{_find_discovery(folder, found)}")]
     if found:
-        return [_run_pytest(folder, tables)]
+        return [_run_pytest(folder, tables, _find_only_tests(folder))]
     has_tox = bool({"tox.ini", "tox.toml"} & folder.names) or _has_table(tables, "tool.tox")
     return [_run_tool(folder, tables, "tox run -e py")] if has_tox else []
 
@@ -107,31 +108,32 @@ def _names_pytest(folder: "SourceFolder") -> bool:
     return any("pytest" in folder.read(name) for name in (*_SAYS, *needs))
 
 
-def _run_pytest(folder: "SourceFolder", tables: dict[str, str]) -> str:
+def _run_pytest(folder: "SourceFolder", tables: dict[str, str], files: list[str]) -> str:
+    command = " ".join(("pytest", *files))
     runner = _find_runner(folder, tables)
     if not runner:
-        return f"{_find_python(folder)} -m pytest"
-    group = _find_group(tables) if runner == "uv run" else ""
-    return f"{runner} {group}pytest"
+        return f"{_find_python(folder)} -m {command}"
+    group = _find_group(tables, "pytest") if runner == "uv run" else ""
+    return f"{runner} {group}{command}"
 
 
-def _find_group(tables: dict[str, str]) -> str:
-    """The option that `uv run` needs if pytest is in a group or extra that it does not install by default."""
+def _find_group(tables: dict[str, str], tool: str) -> str:
+    """The option that `uv run` needs if a tool is in a group or extra that it does not install by default."""
     groups = find_values(tables.get("dependency-groups", ""))
     usual = list_quoted(find_values(tables.get("tool.uv", "")).get("default-groups", '"dev"'))
     included = {name for one in usual for name in list_quoted(groups.get(one, ""))}
-    with_pytest = [name for name, value in groups.items() if _lists_pytest(value)]
+    with_tool = [name for name, value in groups.items() if _lists(tool, value)]
     needed = find_values(tables.get("project", "")).get("dependencies", "")
-    if _lists_pytest(needed) or any(name in usual or name in included for name in with_pytest):
+    if _lists(tool, needed) or any(name in usual or name in included for name in with_tool):
         return ""
-    if with_pytest:
-        return f"--group {with_pytest[0]} "
+    if with_tool:
+        return f"--group {with_tool[0]} "
     extras = find_values(tables.get("project.optional-dependencies", ""))
-    return next((f"--extra {name} " for name, value in extras.items() if _lists_pytest(value)), "")
+    return next((f"--extra {name} " for name, value in extras.items() if _lists(tool, value)), "")
 
 
-def _lists_pytest(value: str) -> bool:
-    return any(one.strip().lower().startswith("pytest") for one in list_quoted(value))
+def _lists(tool: str, value: str) -> bool:
+    return any(one.strip().lower().startswith(tool) for one in list_quoted(value))
 
 
 def _find_test_files(folder: "SourceFolder") -> list[str]:
@@ -145,6 +147,15 @@ def _find_test_files(folder: "SourceFolder") -> list[str]:
 
 def _list_named(folder: "SourceFolder", place: str) -> list[str]:
     return sorted(name for name in folder.open(place).names if is_python_test(name))
+
+
+def _find_only_tests(folder: "SourceFolder") -> list[str]:
+    """`test.py` at the top, if it has all the tests: not a scratch file, and not found by the rules of the project."""
+    has_others = bool({"tests", "test"} & folder.names) or _find_test_files(folder)
+    if has_others or any("python_files" in folder.read(name) for name in (*_SAYS, *_PYTEST_FILES)):
+        return []
+    names = sorted(name for name in folder.names if is_only_test(name))
+    return [name for name in names if "def test" in folder.read(name)]
 
 
 def _are_for_unittest(folder: "SourceFolder", found: list[str]) -> bool:

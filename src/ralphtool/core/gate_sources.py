@@ -77,3 +77,8 @@ def list_quoted(text: str) -> list[str]:
 
 def is_python_test(name: str) -> bool:
     return name.endswith("_test.py") or (name.startswith("test_") and name.endswith(".py"))
+
+
+def is_only_test(name: str) -> bool:
+    """A file that usually has all the tests of a small project. pytest does not find it by itself; unittest does."""
+    return name in ("test.py", "tests.py")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ralphtool.errors import SetupFailed
 from ralphtool.executors import gate_run
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from ralphtool.record.log import Log
 
 _MOST_TESTS = 100  # names of failed tests in an event
+# In these runs old tests meet new source. A file that can't be loaded, or a test that fails, must not keep pytest from
+# running the others: they would be missing, as if the story had lost them.
+_OLD_TESTS = frozenset({"replay", "replay-again", "guarded", "guarded-before", "guarded-again"})
+_RUN_ALL = "--continue-on-collection-errors --maxfail=0"
 
 
 class GateSeries(Struct, frozen=True, kw_only=True):
@@ -52,7 +56,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         begun = events.GateStarted(when=when, command=command, iteration=self.iteration, story=self.story)
         self.log.note(begun)
         log = os.path.join(self.directory, f"gate-{number}-{when}.log")
-        one = gate_run.run(command, self.build_context(), log, self.timeout)
+        one = gate_run.run(command, self._build_context_for(when), log, self.timeout)
         red = gates.find_newly_red([one], self.before) if self.before and when == "after" else []
         new = [test for fresh in red for test in fresh.tests or [command]]
         self.log.note(self._build_event(one, when, new))
@@ -91,6 +95,13 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         env = {name: value for name, value in os.environ.items() if name not in HIDDEN_VARIABLES}
         env |= {"RALPH_SLOT": str(self.slot)} if self.slot else {}
         return gate_run.CommandContext(self.supervisor, self.root, env, self.secrets, self.stop, self.shown_root)
+
+    def _build_context_for(self, when: str) -> gate_run.CommandContext:
+        context = self.build_context()
+        if when not in _OLD_TESTS:
+            return context
+        options = f"{context.env.get('PYTEST_ADDOPTS', '')} {_RUN_ALL}".strip()
+        return structs.replace(context, env={**context.env, "PYTEST_ADDOPTS": options})
 
     def _build_event(self, result: GateResult, when: str, new: Sequence[str]) -> events.Gate:
         return events.Gate(

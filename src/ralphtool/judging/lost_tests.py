@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ralphtool.judging.own_tests import find_run, is_named
 from ralphtool.judging.proof_evidence import ProofEvidence
 from ralphtool.judging.proof_words import WEAKENING
+from ralphtool.judging.testresults.unloaded import find_unloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -52,10 +53,35 @@ def find_lost_guarded(evidence: ProofEvidence) -> dict[tuple[str, ...], tuple[st
 
 
 def compare_guarded(run: GuardedRun) -> tuple[str, ...]:
-    """The tests that fail on the new code, but not on the old code."""
+    """The tests that fail on the new code, but not on the old code.
+
+    A file that can't be loaded shows nothing: an earlier story may have used what this one was asked to remove.
+    """
+    not_run = find_guarded_not_run(run)
+    return tuple(name for name in _find_worse(run) if name not in not_run)
+
+
+def find_guarded_not_run(run: GuardedRun) -> tuple[str, ...]:
+    """The tests that pass on the old code, and did not run on the new code because a file can't be loaded there."""
+    return find_not_run(_find_worse(run), run.before, run.work) if list_unloaded(run.work) else ()
+
+
+def _find_worse(run: GuardedRun) -> tuple[str, ...]:
     if run.is_clean or not run.is_effective:
         return ()
     return find_lost(ProofEvidence(before=run.before, after=run.before, replay=run.work))
+
+
+def find_not_run(names: Sequence[str], before: Sequence[SuiteRun], runs: Sequence[SuiteRun]) -> tuple[str, ...]:
+    """Those of the lost tests that did not fail: they are missing from the runs."""
+    known = {name for one in before for name in one.passed or ()}
+    failed = {name for one in runs for name in one.failed or ()}
+    return tuple(name for name in names if name in known - failed)
+
+
+def list_unloaded(runs: Sequence[SuiteRun]) -> list[str]:
+    """The files that a test program could not load."""
+    return sorted({part for one in runs for name in one.failed or () if (part := find_unloaded(name))})
 
 
 # --- lost tests -------------------------------------------------------------------------------------

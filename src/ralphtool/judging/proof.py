@@ -13,11 +13,14 @@ from msgspec import Struct, structs
 
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.lost_tests import (
+    find_guarded_not_run,
     find_lost,
     find_lost_checks,
     find_lost_guarded,
+    find_not_run,
     find_removed,
     find_weakened,
+    list_unloaded,
     name_checks,
     name_weakened,
 )
@@ -116,10 +119,23 @@ def _judge_lost(evidence: ProofEvidence, losses: _Losses) -> ProofResult:
         receipt = _build_receipt(evidence, "unproven", why, lost=(*losses.tests, *losses.guarded_names))
         to_guard = _find_to_guard(evidence, lambda names: "", named)
         return ProofResult(receipt=receipt, lost=named, asks=why, to_guard=to_guard)
-    words = "tests as they were at the checkpoint fail on the new code" if evidence.replay else "tests are gone"
-    against = [f"{words}: {_name(losses.tests)}; {KEEP_OR_EXPLAIN}"] if losses.tests else []
+    told = _describe_lost("tests as they were at the checkpoint", losses.tests, evidence.before, evidence.replay)
+    against = [f"{told}; {KEEP_OR_EXPLAIN}"] if losses.tests else []
     against += _accuse_guarded(losses)
     return ProofResult(against=(*against, *_accuse_checks(evidence, losses.checks)), lost=named)
+
+
+def _describe_lost(which: str, lost: Sequence[str], before: Sequence[SuiteRun], runs: Sequence[SuiteRun] | None) -> str:
+    """Says which of these tests fail and which did not run: a missing test is not a failed one."""
+    if not runs:
+        return f"tests are gone: {_name(lost)}"
+    missing = find_not_run(lost, before, runs)
+    failing = [name for name in lost if name not in missing]
+    parts = list_unloaded(runs)
+    why = f" ({_name(parts)} can't be loaded)" if parts else ""
+    if not missing or not failing:
+        return f"{which} {'did not run' if missing else 'fail'} on the new code{why * bool(missing)}: {_name(lost)}"
+    return f"{which} fail on the new code: {_name(failing)}; and did not run{why}: {_name(missing)}"
 
 
 def _list_failing(losses: _Losses) -> Iterable[str]:
@@ -234,6 +250,16 @@ def _doubt_guarded(evidence: ProofEvidence) -> str:
     for one in evidence.guarded:
         if one.trouble:
             return f"the tests that {_join_stories(one.stories)} changed could not run as they were: {one.trouble}"
+    return _doubt_not_run(evidence)
+
+
+def _doubt_not_run(evidence: ProofEvidence) -> str:
+    """Tests that could not be loaded may fail: nobody knows."""
+    known = set(find_lost(evidence))
+    for one in evidence.guarded:
+        if missing := [name for name in find_guarded_not_run(one) if name not in known]:
+            told = f"tests as they were before {_join_stories(one.stories)} changed them did not run on the new code"
+            return f"{told} ({_name(list_unloaded(one.work))} can't be loaded): {_name(missing)}"
     return ""
 
 

@@ -38,7 +38,7 @@ class Finished(Struct, frozen=True):
     branch: str
     commit: str  # the branch's last commit
     paths: tuple[str, ...]  # that changed in the user's tree
-    merge: str | None = None  # the commit that merges it
+    merge: str | None = None  # the commit that merges it; None if the user's branch already had it
     kept: str = ""  # the ref that keeps its commits
     interrupted: tuple[str, ...] = ()  # the refs that keep unfinished work
     notices: tuple[str, ...] = ()
@@ -86,13 +86,20 @@ def _finish_locked(repository: Repository, root: str, change: str, message: str 
         _check_obstacles(repository, change, changed)
         with room:
             _apply(repository, change, old, new)
-    made = repository.commit(new, [*([head] if head else []), commit], message) if message is not None else None
+    made = _commit_merge(repository, new, head, commit, message) if message is not None else None
     left = slots.keep_left(repository, root, change, commit)  # after everything that could refuse
     _keep_receipts(root, change)  # while the branch shows what they are about
     kept = _end_branch(repository, change, commit, made)
     notices = _remove_rest(repository, root, change, left)
     paths = tuple(one.path for one in changed)
     return Finished(layout.branch(change), commit, paths, made, kept, left.kept, notices)
+
+
+def _commit_merge(repository: Repository, tree: str, head: str | None, commit: str, message: str) -> str | None:
+    """None if the user has merged the branch themselves: another merge would be empty."""
+    if head and repository.is_ancestor(commit, head) and repository.tree_of(head) == tree:
+        return None
+    return repository.commit(tree, [*([head] if head else []), commit], message)
 
 
 def _check_not_checked_out(repository: Repository, ref: str) -> None:

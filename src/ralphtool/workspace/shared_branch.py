@@ -67,6 +67,9 @@ class SharedBranch:
 
     def _merge(self, theirs: str, old: str, ours: str) -> str:
         self._check_built_upon(theirs, old)
+        for newer, other in ((ours, theirs), (theirs, ours)):
+            if self._repository.is_ancestor(other, newer):
+                return newer  # a merge would be empty
         merged = merge(self._repository, *(self._repository.tree_of(one) for one in (old, theirs, ours)))
         if merged.conflicts:
             paths = ", ".join(printable(path) for path in merged.conflicts[:3])
