@@ -116,6 +116,9 @@ def test_the_second_try_of_the_tests_as_they_were_is_told_apart(plain: Lab) -> N
     shown = plain.run("explain", entry["id"], COLUMNS="300").stdout
     assert shown.count("red on the tests as they were: ") == 1
     assert shown.count("red on the tests as they were, run again: ") == 1
+    assert shown.count("Last output of ") == 1, "its last run says why the old tests fail"
+    assert "/gate-1-replay-again.log\n" in shown
+    assert "AssertionError: 4 != 3" in shown
 
 
 WEAKER = {
