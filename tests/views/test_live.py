@@ -417,6 +417,15 @@ def test_the_summary() -> None:
     ]
 
 
+def test_a_question_is_in_the_summary() -> None:
+    row = {"id": "2", "title": "Form", "state": "waiting", "question": "2.md"}
+    why = "two attempts in a row ended with the same question"
+    asked = shown(ended({**row, "why": why, "failure": "Which colour?"}))
+    assert asked[asked.index("  ? 2. Form") + 1 :][:3] == ["      Which colour?", f"      {why}", "      2.md"]
+    blocked = shown(ended({**row, "why": "confirmed: no mail server", "failure": "no mail server"}))
+    assert blocked[blocked.index("  ? 2. Form") + 1 :][:2] == ["      confirmed: no mail server", "      2.md"]
+
+
 def test_a_single_story_needs_no_table() -> None:
     one = {"id": "1", "title": "Set up", "state": "done", "seconds": 60}
     assert not any("TIME" in line for line in shown(ended(one, result="done")))
