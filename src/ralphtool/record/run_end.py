@@ -37,7 +37,19 @@ class StoryEnd:
     """A story when its run ended."""
 
     __slots__ = (
-        *("id", "title", "optional", "state", "why", "failure", "question", "commit", "proof", "proof_why", "weaker_tests"),
+        *(
+            "id",
+            "title",
+            "optional",
+            "state",
+            "why",
+            "failure",
+            "question",
+            "commit",
+            "proof",
+            "proof_why",
+            "weaker_tests",
+        ),
         *("attempts", "seconds", "input_tokens", "output_tokens", "cost"),
     )
 
