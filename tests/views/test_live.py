@@ -332,6 +332,25 @@ def test_what_is_told_of_each_event() -> None:
     ]
 
 
+def test_a_gate_names_its_story_where_the_line_before_is_about_another() -> None:
+    verdict = {"type": "verdict", "story": "3", "attempt": 1, "status": "failed", "reasons": ["red"], "iteration": 2}
+    lines = told(
+        THREE,
+        iteration("2", iteration=1),
+        iteration("3", iteration=2),
+        gate("pytest", True, story="3", iteration=2),
+        verdict,
+        gate("pytest", True, story="2", iteration=1),
+        gate("ruff", True, story="2", iteration=1),
+    )
+    assert [line.partition(": ")[0] for line in lines[-4:]] == [
+        "3. Sign out",
+        "✗ 3. Sign out",
+        "2. Login form",
+        "gate passed after the work",
+    ]
+
+
 # --- the summary ------------------------------------------------------------------------------------
 
 
