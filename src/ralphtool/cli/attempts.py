@@ -244,6 +244,8 @@ def _describe_action(name: object) -> str:
 
 def _list_reasons(entry: Entry, verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:
     reasons = [make_printable(str(one)) for one in verdict.get("reasons") or []]
+    if receipt and receipt.state == "accepted" and not verdict:
+        return [make_printable(entry.summary or "")]  # by a person: no agent has completed it
     if entry.status == "completed":
         reasons = ["the agent exited normally and gave this iteration's promise", make_printable(entry.summary or "")]
         reasons += _describe_guard(verdict, receipt)
