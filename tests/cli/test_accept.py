@@ -194,6 +194,7 @@ def test_what_was_found_about_a_refused_attempt_stays_on_record(refused: Lab) ->
     told = refused.run("explain", "1").stdout
     assert "accepted by you" in told
     assert "it was judged failed: " in told
+    assert "the agent exited normally" not in told, "no agent has completed it"
 
 
 def test_the_next_run_finds_an_accepted_attempt_done(refused: Lab) -> None:

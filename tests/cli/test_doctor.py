@@ -111,6 +111,16 @@ def test_gates(well: Lab) -> None:
     assert "took longer than 1 s" in troubles(examined(well, "--gates"), "gates")[0]
 
 
+def test_a_gate_whose_program_is_only_in_the_project_s_environment(well: Lab) -> None:
+    well.write(".venv/bin/pytst", "#!/bin/sh\nexit 0\n").chmod(0o755)
+    well.configure(tests=["pytst -q"])
+    [found] = [one for one in findings(examined(well)) if one["about"] == "gates"]
+    assert found["text"] == "`pytst -q`: pytst is not on the PATH, but .venv/bin/pytst exists"
+    assert found["mend"] == "replace pytst by .venv/bin/pytst in [verify] of .ralph/config.toml"
+    [told] = well.run("run", "--dry-run", "--json").json["gate_troubles"]
+    assert "pytst is not on the PATH; set `.venv/bin/pytst` in [verify]" in told
+
+
 def test_the_cause_of_a_red_gate(well: Lab) -> None:
     well.write("package.json", "{}")
     well.write("bin/npm", "#!/bin/sh\nno-such-runner\n").chmod(0o755)

@@ -229,6 +229,22 @@ def test_the_python_that_is_there(tmp_path: Path, bare_machine: Path, monkeypatc
     assert (found.checks, found.tests) == (["ruff check ."], ["python -m unittest"])
 
 
+@pytest.mark.parametrize("name", [".venv", "venv"])
+def test_the_project_s_environment_while_another_is_active(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make_project(tmp_path / "other", {"bin/python": ""})
+    monkeypatch.setenv("VIRTUAL_ENV", str(other))
+    root = make_project(tmp_path / "shop", {"conftest.py": "", "ruff.toml": "", "setup.py": ""})
+    assert gate_commands.infer(str(root)).tests == ["python -m pytest"]
+    make_project(root, {f"{name}/bin/{program}": "" for program in ("python", "pytest", "ruff")})
+    found = gate_commands.infer(str(root))
+    assert (found.checks, found.tests) == ([f"{name}/bin/ruff check ."], [f"{name}/bin/python -m pytest"])
+    make_project(other, {"bin/pytest": "", "bin/ruff": ""})
+    found = gate_commands.infer(str(root))
+    assert (found.checks, found.tests) == (["ruff check ."], ["python -m pytest"])
+
+
 @pytest.mark.parametrize("name", ["pyproject.toml", "package.json", "Cargo.toml", "go.work", "tests", "Makefile"])
 def test_what_can_t_be_read_stops_nothing(tmp_path: Path, name: str) -> None:
     (tmp_path / name).mkdir()

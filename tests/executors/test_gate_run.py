@@ -58,6 +58,13 @@ def passed(result: GateResult) -> set[str] | None:
 
 # --- pytest -----------------------------------------------------------------------------------------
 
+
+def test_the_end_of_the_output_names_no_report_of_ours(gate: Run) -> None:
+    found = gate_run.read_last_output([gate(PYTEST, {"test_a.py": RED})])
+    assert "test_bad" in found
+    assert "generated xml file" not in found
+
+
 ALL_KINDS = """\
 import unittest, pytest
 class TestCart:

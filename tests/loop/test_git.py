@@ -539,3 +539,29 @@ def test_uncommitted_files_that_a_run_does_not_see_are_named(lab: Lab, workspace
     notices = [event["text"] for event in lab.events() if event["type"] == "notice"]
     [told] = [text for text in notices if "does not include" in text]
     assert told == "the run does not include your uncommitted files: README.md, new.txt"
+
+
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "worktree", "here"])
+def test_commits_since_the_branch_began_are_named_until_they_are_merged(lab: Lab, workspace: str) -> None:
+    lab.repository(workspace=workspace).play({"attempt": 1, "steps": [{"exit": 1}]}, default=DONE)
+
+    def list_told() -> list[str]:
+        result = lab.loop("--max-iterations", "1", "--attempts", "1")
+        found = [event["text"] for event in lab.events(result) if event["type"] == "notice"]
+        return [text for text in found if "does not include" in text]
+
+    def commit(name: str) -> None:
+        lab.write(name, "mine\n")
+        lab.git("add", "--all")
+        lab.git("commit", "--quiet", "--message=mine")
+
+    assert list_told() == []
+    commit("openspec/changes/add-login/proposal.md")
+    assert list_told() == [], "edits of the plan are merged"
+    commit("agent.sh")
+    told = "the run does not include your newer commits (agent.sh); to include them, merge main into ralph/add-login"
+    assert list_told() == [told]
+    lab.git("switch", "--quiet", "--ignore-other-worktrees", "ralph/add-login")
+    lab.git("merge", "--quiet", "-m", "newer", "main")
+    lab.git("switch", "--quiet", "main")
+    assert list_told() == []

@@ -76,6 +76,9 @@ def test_what_one_story_weakens_the_next_one_must_not_break(lab: Lab, name: str)
     assert told["2"].startswith(TOLD)
     assert runs_of(lab, *GUARDED) == [*GUARDED]
     assert lab.git("show", "ralph/add-login:cart.py") == (CART + DISCOUNT).rstrip()
+    shown = lab.run("explain", "2", COLUMNS="300").stdout
+    assert "/gate-1-guarded-again.log\n" in shown
+    assert "AssertionError: 4 != 3" in shown
 
 
 @pytest.mark.parametrize("name", FIRST_OF_PYTEST)

@@ -106,6 +106,14 @@ def test_a_cheat_is_neither_proven_nor_held(shop: Lab, name: str) -> None:
     assert state_of(shop) in ("failed", "unproven")
 
 
+def test_the_next_prompt_has_what_old_tests_printed(plain: Lab) -> None:
+    plain.play(default=attempt({"cart.py": BROKEN, "tests/test_cart.py": NEW_UNITTESTS}))
+    plain.loop("--attempts", "2")
+    first, second = sorted(plain.root.glob(".ralph/runs/*/*/prompt.md"))
+    assert "AssertionError: 4 != 3" not in first.read_text()
+    assert "AssertionError: 4 != 3" in second.read_text()
+
+
 def test_the_second_try_of_the_tests_as_they_were_is_told_apart(plain: Lab) -> None:
     plain.play(default=attempt({"cart.py": BROKEN, "tests/test_cart.py": NEW_UNITTESTS}))
     plain.loop("--attempts", "1")
@@ -116,6 +124,9 @@ def test_the_second_try_of_the_tests_as_they_were_is_told_apart(plain: Lab) -> N
     shown = plain.run("explain", entry["id"], COLUMNS="300").stdout
     assert shown.count("red on the tests as they were: ") == 1
     assert shown.count("red on the tests as they were, run again: ") == 1
+    assert shown.count("Last output of ") == 1, "its last run says why the old tests fail"
+    assert "/gate-1-replay-again.log\n" in shown
+    assert "AssertionError: 4 != 3" in shown
 
 
 WEAKER = {

@@ -264,6 +264,8 @@ def test_a_run_records_and_shows_what_its_box_was_denied(lab: Lab, host_port: in
     for shown in (done, lab.run("logs"), lab.run("watch", "--replay", "--speed", "0")):
         assert line in shown.stdout, shown.stderr
     assert "network: files.example.org:443 was denied" in lab.run("report").stdout
+    explained = lab.run("explain", "1", COLUMNS="200").stdout
+    assert f"Sandbox\n  {line}\n" in explained
 
 
 @needs_box

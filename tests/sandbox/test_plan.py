@@ -131,6 +131,23 @@ def test_a_folder_of_programs_is_no_environment_by_itself(tmp_path: Path) -> Non
     assert shown.list_secrets(str(home), found) == [f"{home}/sdk/bin/id_rsa"]
 
 
+def test_a_program_that_a_folder_in_path_links_to_is_shown(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    for name in ("opt/node/bin/node", "opt/node/include/node/x", "secret/plan.sh", "secret/notes.txt", "secret/data"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch(0o644 if name.endswith(("x", "txt", "data")) else 0o755)
+    for name in ("linked/bin/cli.js", "linked/package.json", "linked/.env", "linked/src/x"):
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).touch(0o755)
+    (home / "bin").mkdir()
+    for name in ("opt/node/bin/node", "secret/plan.sh", "secret/data", "nothing", "linked/bin/cli.js"):
+        (home / "bin" / os.path.basename(name)).symlink_to(f"../{name}")
+    found = shown.list_shown(str(home), {"PATH": f"/usr/bin:{home}/bin"}, [])
+    assert [path for path in found if path.startswith(str(home))] == [
+        f"{home}/{name}" for name in ("bin", "linked/bin/cli.js", "opt/node", "secret/plan.sh")
+    ]
+
+
 def test_secret_folders_are_hidden_in_what_is_shown(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / ".ssh").mkdir(parents=True)

@@ -332,6 +332,25 @@ def test_what_is_told_of_each_event() -> None:
     ]
 
 
+def test_a_gate_names_its_story_where_the_line_before_is_about_another() -> None:
+    verdict = {"type": "verdict", "story": "3", "attempt": 1, "status": "failed", "reasons": ["red"], "iteration": 2}
+    lines = told(
+        THREE,
+        iteration("2", iteration=1),
+        iteration("3", iteration=2),
+        gate("pytest", True, story="3", iteration=2),
+        verdict,
+        gate("pytest", True, story="2", iteration=1),
+        gate("ruff", True, story="2", iteration=1),
+    )
+    assert [line.partition(": ")[0] for line in lines[-4:]] == [
+        "3. Sign out",
+        "✗ 3. Sign out",
+        "2. Login form",
+        "gate passed after the work",
+    ]
+
+
 # --- the summary ------------------------------------------------------------------------------------
 
 
@@ -415,6 +434,15 @@ def test_the_summary() -> None:
         "    ralphtool  run 'add login'",
         "  Or sleep on.",
     ]
+
+
+def test_a_question_is_in_the_summary() -> None:
+    row = {"id": "2", "title": "Form", "state": "waiting", "question": "2.md"}
+    why = "two attempts in a row ended with the same question"
+    asked = shown(ended({**row, "why": why, "failure": "Which colour?"}))
+    assert asked[asked.index("  ? 2. Form") + 1 :][:3] == ["      Which colour?", f"      {why}", "      2.md"]
+    blocked = shown(ended({**row, "why": "confirmed: no mail server", "failure": "no mail server"}))
+    assert blocked[blocked.index("  ? 2. Form") + 1 :][:2] == ["      confirmed: no mail server", "      2.md"]
 
 
 def test_a_single_story_needs_no_table() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 _CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
 _MOST_OUTPUT = 30  # lines of a gate: TAP ends with more than 20 that don't say what is wrong
+_OLD_TESTS = ("replay", "guarded")  # gates that run tests as they were
+_MOST_DENIED = 20  # hosts and ports
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
 
 
@@ -95,7 +98,7 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
             told["since"] = _list_decisions(root, change, entry)
             return {**found, **told, "directory": iteration.folder}
     nothing: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "accused": False, "directory": None}
-    nothing["since"] = []
+    nothing |= {"since": [], "denied": []}
     return {**nothing, **_find_decision_of_person(root, entry)}
 
 
@@ -125,8 +128,9 @@ def _find_newer_receipt(root: str, change: str, entry: str) -> tuple[Any, bool]:
 
 
 def _read_record(path: str, entry: str) -> dict[str, Any]:
-    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "returns": [], "proof": None}
+    told: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "returns": [], "proof": None, "denied": []}
     is_ours, numbers = False, [0]  # of its iterations; old records have none
+    denied: list[dict[str, Any]] = []
     for event in filter(None, map(parse_fields, LineReader(path).new_without_prose())):
         kind, number = event["type"], event.get("iteration") or 0
         if kind == "iteration_started":
@@ -137,8 +141,11 @@ def _read_record(path: str, entry: str) -> dict[str, Any]:
             told["gates"].append(event)
         elif kind == "sent_back" and number in numbers[1:]:
             told["returns"].append(_describe_return(event))
+        elif kind == "denied":
+            denied.append(event)
         elif kind in ("verdict", "decision") and event.get("entry") == entry:
             told[kind] = event
+            told["denied"] = [one for one in denied if one.get("story") == event.get("story")]
         elif kind == "proof" and event.get("entry") == entry:
             told[kind] = event.get("receipt")
     return told
@@ -161,8 +168,9 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     lines += _build_section("Reasons for the verdict", _list_reasons(entry, verdict, receipt))
     lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
-    for log in _list_red_logs(record):
+    for log in _list_red_logs(record, receipt):
         lines += _build_section(f"Last output of {glue(log)}", _read_end(log))
+    lines += _build_section("Sandbox", _describe_denied(record))
     decided = (
         make_printable(f"{_describe_action(decision['action'])}: {decision.get('reason', '')}") if decision else ""
     )
@@ -236,6 +244,8 @@ def _describe_action(name: object) -> str:
 
 def _list_reasons(entry: Entry, verdict: dict[str, Any], receipt: Receipt | None) -> list[str]:
     reasons = [make_printable(str(one)) for one in verdict.get("reasons") or []]
+    if receipt and receipt.state == "accepted" and not verdict:
+        return [make_printable(entry.summary or "")]  # by a person: no agent has completed it
     if entry.status == "completed":
         reasons = ["the agent exited normally and gave this iteration's promise", make_printable(entry.summary or "")]
         reasons += _describe_guard(verdict, receipt)
@@ -265,12 +275,31 @@ def _describe_gate(event: dict[str, Any]) -> str:
     return make_printable(f"{mark} {phrases.describe_gate_time(when)}: {event.get('command')}{new}")
 
 
-def _list_red_logs(record: dict[str, Any]) -> list[str]:
-    """The logs of the gates that are newly red: they contain the errors."""
-    after = [one for one in record["gates"] if one.get("when") == "after"]
-    numbered = {str(one.get("command")): number for number, one in enumerate(after, 1)}
-    red = [numbered[str(one.get("command"))] for one in after if one.get("new")]
-    return [f"{record['directory']}/gate-{number}-after.log" for number in red]
+def _list_red_logs(record: dict[str, Any], receipt: Receipt | None) -> list[str]:
+    """The logs of the gates that are newly red, and of the old tests that fail: they contain the errors."""
+    red = [one for one in record["gates"] if one.get("when") == "after" and one.get("new")]
+    given = (record["decision"] or {}).get("given") or {}
+    lost = {*((given.get("verdict") or {}).get("lost") or ()), *(receipt.lost if receipt else ())}
+    old = {_name_old_run(one): one for one in record["gates"] if lost and _name_old_run(one)}  # the last ones
+    failed = [one for one in old.values() if not one.get("ok")]
+    named = [one for one in failed if lost & set(one.get("failed") or ())]
+    return [f"{record['directory']}/{os.path.basename(str(one.get('log')))}" for one in (*red, *(named or failed))]
+
+
+def _name_old_run(event: dict[str, Any]) -> tuple[str, str] | None:
+    """Tests as they were may be run once more, to tell a flaky one: that is the same run."""
+    when = str(event.get("when")).removesuffix("-again")
+    return (when, str(event.get("command"))) if when in _OLD_TESTS else None
+
+
+def _describe_denied(record: dict[str, Any]) -> list[str]:
+    """A host is recorded once in a run, so the story's earlier attempts count, too."""
+    from ralphtool.record.events import Denied, decode_fields  # most commands don't need it
+
+    found = [one for one in map(decode_fields, record["denied"]) if isinstance(one, Denied)][:_MOST_DENIED]
+    return [
+        phrases.describe_denial(phrases.flatten(one.host, 100), one.port, phrases.flatten(one.allow)) for one in found
+    ]
 
 
 def _read_end(log: str) -> list[str]:

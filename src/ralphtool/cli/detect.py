@@ -19,7 +19,7 @@ from ralphtool.core import config, files, gate_commands, layout, project
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import neighbour
 from ralphtool.history.state import HistoryLock
-from ralphtool.judging.gate_programs import find_missing_program
+from ralphtool.judging.gate_programs import find_in_environment, find_missing_program
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
@@ -34,10 +34,18 @@ class GateCommand(Struct, frozen=True):
     kind: str  # checks or tests
     command: str
     missing: str | None
+    own: str | None = None  # the missing program in the project's environment
+
+    @property
+    def place(self) -> str:
+        """Where the missing program is not."""
+        return "on the PATH" if self.own else "installed here"
 
     @property
     def install(self) -> str:
-        """How to install the missing program."""
+        """How to install the missing program, or where it is."""
+        if self.own:
+            return f"use {self.own}"
         return describe_install(self.missing) if self.missing else ""
 
 
@@ -70,7 +78,12 @@ def _list_changes(root: str) -> tuple[str, ...]:
 
 def list_gates(commands: gate_commands.GateCommands, root: str) -> tuple[GateCommand, ...]:
     both = (("checks", commands.checks), ("tests", commands.tests))
-    return tuple(GateCommand(kind, one, find_missing_program(one, root)) for kind, each in both for one in each)
+    return tuple(_build_gate(kind, one, root) for kind, each in both for one in each)
+
+
+def _build_gate(kind: str, command: str, root: str) -> GateCommand:
+    missing = find_missing_program(command, root)
+    return GateCommand(kind, command, missing, find_in_environment(missing, root) if missing else None)
 
 
 def installed() -> tuple[str, ...]:
@@ -146,8 +159,8 @@ def render_commands(kind: str, found: Sequence[GateCommand]) -> str:
 
 def render_notes(found: Sequence[GateCommand]) -> list[str]:
     """Notes about programs that are missing on this machine. The commands themselves are correct."""
-    missing = {one.missing: one.install for one in found if one.missing}
-    return [f"# {program} is not installed here: {install}" for program, install in missing.items()]
+    missing = {one.missing: one for one in found if one.missing}
+    return [f"# {program} is not {one.place}: {one.install}" for program, one in missing.items()]
 
 
 def _render_agent_table(agent: str | None, runner: Runner | None) -> list[str]:

@@ -55,10 +55,14 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None], *, runs: bo
 
 def _list_missing(found: Sequence[GateCommand]) -> Iterator[Diagnosis]:
     """One finding for each program, however many gates need it."""
-    for program, install in {one.missing: one.install for one in found if one.missing}.items():
-        commands = [one.command for one in found if one.missing == program]
-        text = f"{_quote(commands)}: {program} is not installed"
-        yield wrong("gates", text, f"{install}, or change [verify] in .ralph/config.toml")
+    for program, gate in {one.missing: one for one in found if one.missing}.items():
+        commands = _quote([one.command for one in found if one.missing == program])
+        if gate.own:
+            text = f"{commands}: {program} is not on the PATH, but {gate.own} exists"
+            yield wrong("gates", text, f"replace {program} by {gate.own} in [verify] of .ralph/config.toml")
+        else:
+            text = f"{commands}: {program} is not installed"
+            yield wrong("gates", text, f"{gate.install}, or change [verify] in .ralph/config.toml")
 
 
 def _quote(commands: Sequence[str]) -> str:

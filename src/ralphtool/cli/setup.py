@@ -187,8 +187,8 @@ def _print_project(found: DetectedProject) -> None:
     is_set = known.verify.checks is not None or known.verify.tests is not None
     told = f"{_join_first(commands)}{', as set' if is_set else ''}" if commands else ""
     _print_line(f"{'gates':9}{told or 'no tests configured: results will be unverified'}")
-    for program, install in {one.missing: one.install for one in gates if one.missing}.items():
-        echo(f"{'':9}{make_printable(program)} is not installed here: {glue_command(install)}", 0)
+    for program, one in {one.missing: one for one in gates if one.missing}.items():
+        echo(f"{'':9}{make_printable(program)} is not {one.place}: {glue_command(one.install)}", 0)
     _print_agents(known, found.agents)
     first, *more = workspace_choice.preview(known, Repository.find(found.root), commands)
     _print_line(f"{'where':9}{first}")

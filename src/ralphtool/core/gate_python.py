@@ -62,9 +62,8 @@ def _run_tool(folder: "SourceFolder", tables: dict[str, str], command: str) -> s
     if runner := _find_runner(folder, tables):
         group = _find_group(tables, command.split()[0]) if runner == "uv run" else ""
         return f"{runner} {group}{command}"
-    own = os.path.join(".venv", "bin", command.split()[0])
-    is_own = _find_python(folder).startswith(".venv") and os.path.exists(os.path.join(folder.path, own))
-    return f".venv/bin/{command}" if is_own else command
+    program, space, arguments = command.partition(" ")
+    return f"{_find_own(folder, program) or program}{space}{arguments}"
 
 
 def _run_python(folder: "SourceFolder", tables: dict[str, str], arguments: str) -> str:
@@ -72,11 +71,25 @@ def _run_python(folder: "SourceFolder", tables: dict[str, str], arguments: str) 
     return f"{runner} python {arguments}" if runner else f"{_find_python(folder)} {arguments}"
 
 
-def _find_python(folder: "SourceFolder") -> str:
-    """The project's own environment if none is active; else the name of Python on this machine."""
-    if not os.environ.get("VIRTUAL_ENV") and os.path.exists(os.path.join(folder.path, ".venv", "bin", "python")):
-        return ".venv/bin/python"
+def _find_python(folder: "SourceFolder", tool: str = "python") -> str:
+    """The project's own environment if it has the tool and an active one does not; else the name of Python here."""
+    if _find_own(folder, tool if os.environ.get("VIRTUAL_ENV") else "python") and (
+        own := _find_below(folder, "python")
+    ):
+        return own
     return "python" if _is_on_path("python") or not _is_on_path("python3") else "python3"
+
+
+def _find_own(folder: "SourceFolder", program: str) -> str:
+    """An active environment may be another one, such as that of ralphtool itself, without the project's tools."""
+    active = os.environ.get("VIRTUAL_ENV")
+    is_active = active and os.path.exists(os.path.join(active, "bin", program))
+    return "" if is_active else _find_below(folder, program)
+
+
+def _find_below(folder: "SourceFolder", program: str) -> str:
+    places = [f"{name}/bin/{program}" for name in (".venv", "venv")]
+    return next((one for one in places if os.path.exists(os.path.join(folder.path, one))), "")
 
 
 def _is_on_path(name: str) -> bool:
@@ -112,7 +125,7 @@ def _run_pytest(folder: "SourceFolder", tables: dict[str, str], files: list[str]
     command = " ".join(("pytest", *files))
     runner = _find_runner(folder, tables)
     if not runner:
-        return f"{_find_python(folder)} -m {command}"
+        return f"{_find_python(folder, 'pytest')} -m {command}"
     group = _find_group(tables, "pytest") if runner == "uv run" else ""
     return f"{runner} {group}{command}"
 

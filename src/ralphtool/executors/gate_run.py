@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.executors.process import ProcessResult, Supervisor
     from ralphtool.judging.testresults.model import Counts
 
+REPORTS = "ralphtool-reports-"  # begins the name of the folder for reports that programs are asked for
 _MOST_WORDS = 1500  # characters
 _READ = 4 << 20  # bytes at the end of an output that are searched for results
 _MOST_OUTPUT = 1 << 30
@@ -136,6 +137,6 @@ def read_last_output(results: Sequence[GateResult]) -> str:
 
 
 def read_last_lines(log: str) -> str:
-    """The end of a gate's output, without empty lines."""
+    """The end of a gate's output, without empty lines, and without the line of pytest about a report of ralphtool."""
     output = _read_output(log)[-_MOST_WORDS:].decode("utf-8", "replace")
-    return "\n".join(line for line in output.splitlines() if line.strip())
+    return "\n".join(line for line in output.splitlines() if line.strip() and REPORTS not in line)

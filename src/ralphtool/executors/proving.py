@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
+from ralphtool.executors import gate_run
 from ralphtool.executors.gate_series import is_cut_off
 from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
 from ralphtool.judging import gates
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.swapped_files import Contents
 
 _FLAKY = "failed once and passed once without changes"
+_OLD_TESTS = ("replay", "replay-again", "guarded", "guarded-again")  # runs of tests as they were, on the work
 _MOST_LINES = 200  # of a diff in a question
 
 
@@ -64,6 +66,7 @@ class Prover:
         self._settings = settings
         self._spec = spec
         self._is_elsewhere = False  # something other than the work is in place
+        self._old_output = ""  # the end of what the old tests printed when they last failed
         self._seconds = 0.0  # of all gates that were run
 
     def prove(self, report: Report, *, is_whole: bool) -> Report:
@@ -98,6 +101,8 @@ class Prover:
     def _run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
         results = self._series.run(when, commands)
         self._seconds += sum(one.seconds for one in results)
+        if when in _OLD_TESTS:
+            self._old_output = gate_run.read_last_output(results) or self._old_output
         return results
 
     def _put_back(self, report: Report) -> None:
@@ -246,6 +251,7 @@ class Prover:
             to_guard=self._describe_tests(paths),
             is_same_by_reading=is_same,
             test_diff=diff,
+            old_output=self._old_output,
         )
 
     def _list_suspicions(self, paths: ChangedPaths) -> Iterable[Suspicion]:

@@ -124,6 +124,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     guarded: tuple[GuardedRun, ...] = ()  # tests as they were before earlier stories touched them
     to_guard: GuardedTests | None = None  # the files around the tests that this attempt changed
     test_diff: str = ""  # the diff of the tests, if old ones fail
+    old_output: str = ""  # the end of what old tests printed when they failed
 
 
 def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:

@@ -274,7 +274,7 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
     state.attempts += not (iteration.is_done or iteration.is_done_chunk)
     state.status, state.entry, state.decision = iteration.verdict.status, made.entry.id, decision
     state.guidance, state.asked = decision.guidance, iteration.verdict.question
-    state.error = "" if iteration.is_done else gate_run.read_last_output(iteration.report.results)
+    state.error = "" if iteration.is_done else _find_error(iteration)
     state.in_chunks = decision.action == "break-chunks" or (state.in_chunks and not iteration.is_done)
     state.question = made.question
     state.accused = list(iteration.verdict.lost)
@@ -287,6 +287,12 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
     if decision.action == "fix-state":
         state.kept, state.completed = None, []
         change.restore_ticks(iteration.story)
+
+
+def _find_error(iteration: Iteration) -> str:
+    """The end of the output of the red gates, or of the old tests that fail on the new code."""
+    proof = iteration.report.proof if iteration.verdict.lost else None
+    return gate_run.read_last_output(iteration.report.results) or (proof.old_output if proof else "")
 
 
 def _keep_progress(change: Change, iteration: Iteration, state: StoryState, made: Outcome) -> None:

@@ -6,6 +6,7 @@ themselves. The tools are shown read-only: paths in PATH, paths in commands, and
 
 from __future__ import annotations
 
+import itertools
 import os
 import pwd
 import re
@@ -68,6 +69,7 @@ DAEMONS = (
     "/var/lib/containerd",
     "/var/lib/libvirt",
 )
+_MOST_PROGRAMS = 2000  # in a folder of PATH
 _LISTENS, _DATAGRAM = "00010000", "0002"  # in /proc/net/unix
 _PATH_WORD = re.compile(r"(?<![\w.])/[^\s'\"=:;|&<>(){}$`*?\[\]]+")
 
@@ -75,9 +77,11 @@ _PATH_WORD = re.compile(r"(?<![\w.])/[^\s'\"=:;|&<>(){}$`*?\[\]]+")
 def list_shown(home: str, env: Mapping[str, str], commands: Iterable[str]) -> list[str]:
     """The paths that must be shown for commands to run, without those below others."""
     named = [path for text in commands for path in _PATH_WORD.findall(text)]
+    parts = env.get("PATH", "").split(os.pathsep)
     wanted = [
         *(os.path.join(one, name) for one in (home, _find_own_home()) for name in _TOOLCHAINS),
-        *(folder for part in env.get("PATH", "").split(os.pathsep) for folder in _find_environment(part, home)),
+        *(folder for part in parts for folder in _find_environment(part, home)),
+        *(place for part in parts if _is_private(part, home) for place in _find_linked(part, home)),
         *(folder for path in named for folder in _find_environment(path, home)),
         *_list_own(),
     ]
@@ -173,6 +177,27 @@ def _find_around(folder: str, home: str) -> Iterator[str]:
         os.path.exists(os.path.join(above, mark)) for mark in _MARKS
     )
     yield from (above,) if is_environment else (os.path.join(above, name) for name in _BESIDE)
+
+
+def _find_linked(folder: str, home: str) -> Iterator[str]:
+    """The programs that a folder in PATH links to, such as `~/opt/node/bin/node` from `~/bin`, with the environments
+    that they belong to. What is beside other programs is not shown: that may be a project."""
+    for path in _list_links(folder):
+        above = os.path.dirname(os.path.dirname(path))
+        is_program = os.path.basename(os.path.dirname(path)) in ("bin", "sbin") and not _is_broad(above, home)
+        marks = [mark for mark in _MARKS if is_program and os.path.exists(os.path.join(above, mark))]
+        is_environment = marks not in ([], ["package.json"]) or (marks and "/node_modules/" in above)
+        yield above if is_environment else path
+        yield from _find_base(above)
+
+
+def _list_links(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as found:
+            links = [one.path for one in itertools.islice(found, _MOST_PROGRAMS) if one.is_symlink()]
+    except OSError:
+        return []
+    return [path for path in map(os.path.realpath, links) if os.path.isfile(path) and os.access(path, os.X_OK)]
 
 
 def _find_base(folder: str) -> Iterator[str]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ralphtool import specs
 from ralphtool.core import files, layout, project
 from ralphtool.errors import ChangeNotFound, GitError, SpecError
+from ralphtool.workspace.paths import Paths, join_first, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
@@ -240,3 +241,27 @@ class _BranchSpec:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._spec, name)
+
+
+# --- the user's newer commits -----------------------------------------------------------------------
+
+
+def describe_newer_commits(home: Repository, change: str, own: Sequence[str]) -> list[str]:
+    """A notice about files that the user has committed since the branch began: a run continues from its branch,
+    without them. `own` paths are merged by each run. Empty if another line of work is checked out."""
+    base, tip, head = (home.resolve(name) for name in (layout.BASE + change, layout.BRANCHES + change, "HEAD"))
+    if not (base and tip and head) or head in (base, tip) or not home.is_ancestor(base, head):
+        return []
+    fork = home.text("merge-base", tip, head, check=False)
+    differing = (
+        _list_differing(home, fork, head) & _list_differing(home, tip, head) if fork not in ("", head) else set()
+    )
+    newer = sorted(path for path in differing if not Paths(own).cover(path))
+    branch = layout.BRANCHES.removeprefix("refs/heads/") + change
+    merge = f"to include them, merge {printable(home.head().removeprefix('refs/heads/'))} into {branch}"
+    return [f"the run does not include your newer commits ({join_first(newer)}); {merge}"] if newer else []
+
+
+def _list_differing(home: Repository, old: str, new: str) -> set[str]:
+    found = home.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", "--no-commit-id", old, new)
+    return set(filter(None, os.fsdecode(found).split("\0")))

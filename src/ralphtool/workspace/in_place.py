@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from ralphtool.core import layout, locks
 from ralphtool.errors import TreeBusy
 from ralphtool.workspace.after_kill import AfterKill
+from ralphtool.workspace.branch import describe_newer_commits
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.paths import Paths, join_first
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
@@ -52,6 +53,7 @@ class InPlace(Tree):
             check_committed(self.repository, self.ref, [self.ours, *own])  # an edited plan is merged
         known = self.repository.resolve(self.ref)
         self._plan_at_start = self._take_plan(own) if known else None
+        told += describe_newer_commits(self.repository, self.change, [self.ours, *own]) if known else []
         told += self.start_branch(own, known, self.repository.resolve("HEAD"))
         try:
             note = self.stash.set_aside(self.change, run, self._tip_tree)

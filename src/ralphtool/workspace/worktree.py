@@ -10,6 +10,7 @@ from ralphtool.core import files, layout, locks
 from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
 from ralphtool.workspace import revert
+from ralphtool.workspace.branch import describe_newer_commits
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.paths import Paths, join_first
@@ -158,9 +159,10 @@ class Worktree(Tree):
         """The files that an agent does not get, because it starts from the user's last commit."""
         if self.home.resolve("HEAD") is None or Stash(self.home, self.ours).note():
             return []  # without a commit all files are included; in a lent tree they are set aside
-        own = [self.relative(path) for path in own_files]
-        unseen = [path for path in self.home.list_uncommitted() if not _is_known(path, [self.ours, *own])]
-        return [f"the run does not include your uncommitted files: {join_first(unseen)}"] if unseen else []
+        own = [self.ours, *(self.relative(path) for path in own_files)]
+        unseen = [path for path in self.home.list_uncommitted() if not _is_known(path, own)]
+        told = [f"the run does not include your uncommitted files: {join_first(unseen)}"] if unseen else []
+        return told + describe_newer_commits(self.home, self.change, own)
 
     def _find_user_plan(self, ref: str) -> UserPlan:
         if self._user_plan is None:

@@ -28,6 +28,7 @@ class RunLines:
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.run = RunView()
+        self._story = ""  # the one that the last line was about
 
     def feed(self, event: Event) -> None:
         self.run.feed(event)
@@ -41,9 +42,12 @@ class RunLines:
         """The event as one line; None if it is not worth a line."""
         if isinstance(event, WorkerJoined) and self.is_known_worker(event):
             return None
-        name = self.format_name(getattr(event, "story", None))
+        story = getattr(event, "story", None)
+        name = self.format_name(story)
         line = describe_event(event, name)
-        is_beside = isinstance(event, Gate) and len(self.run.current) > 1  # then the line must name the gate's story
+        # Then the line must name the gate's story.
+        is_beside = isinstance(event, Gate) and (len(self.run.current) > 1 or event.story not in ("", self._story))
+        self._story = story if story and line else self._story
         return assemble(f"{name}: ", *line) if line and is_beside else line
 
     def is_known_worker(self, event: WorkerJoined) -> bool:

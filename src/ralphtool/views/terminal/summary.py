@@ -117,12 +117,21 @@ def _build_section(state: str, stories: Sequence[StoryEnd | StoryAfter]) -> Iter
             assemble(render_mark(state), " ", format_story(story.id, story.title), (_format_remarks(story), "dim")),
             2,
         )
-        if state != "done" and (why := flatten(story.proof_why if state == "unproven" else story.why)):
+        for why in _list_reasons(story, state):
             yield _SummaryLine(assemble(why), 6)
         if weaker := flatten(story.weaker_tests):
             yield _SummaryLine(assemble((weaker, "yellow")), 6)
         if state == "waiting" and (path := make_copyable(story.question)):
             yield _SummaryLine(assemble((path, "cyan")), 6, "whole")
+
+
+def _list_reasons(story: StoryEnd | StoryAfter, state: str) -> list[str]:
+    """Why it is not done, or not proven. Of a question, the question itself comes first."""
+    if state == "done":
+        return []
+    why = flatten(story.proof_why if state == "unproven" else story.why)
+    asked = flatten(story.failure) if state == "waiting" else ""
+    return [one for one in ("" if asked in why else asked, why) if one]
 
 
 def _format_remarks(story: StoryEnd | StoryAfter) -> str:
