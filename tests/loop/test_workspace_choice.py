@@ -246,6 +246,19 @@ def test_what_fails_in_a_box_only_is_named_with_its_cause_and_what_helps(lab: La
 
 
 @needs_box
+@pytest.mark.parametrize("is_used", [True, False])
+def test_a_filter_that_does_not_run_in_a_box_is_named(lab: Lab, is_used: bool) -> None:
+    """Otherwise a file that it should encrypt would be committed, and published, as it is."""
+    lab.write(".gitattributes", f"*.key filter={'crypt' if is_used else 'lfs'}\n")
+    make_shop(lab, UNITTEST_GATE).configure(tests=[UNITTEST_GATE], workspace="box", attempts=1)
+    lab.git("config", "filter.crypt.clean", "tr a-z A-Z")
+    lab.git("config", "filter.lfs.clean", "git-lfs clean -- %f")
+    lab.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    lab.loop()
+    assert any("the git filter crypt does not run in a box" in text for text in list_notices(lab)) == is_used
+
+
+@needs_box
 def test_tests_that_need_uncommitted_files_cost_no_box(lab: Lab) -> None:
     make_needy(lab, NEEDS_HOME.replace("~/.tool/settings", "data.json"), workspace="auto")
     lab.write("data.json", "{}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ralphtool.judging.blockers import BlockerCheck
 from ralphtool.loop import way_out
 from ralphtool.loop.workspace_choice import list_denied
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,24 @@ def _describe_network(settings: Settings, runners: Sequence[Runner], root: str) 
     ports = [f"port {port} of this machine" for port in rules.ports[:_MOST_HOSTS]]
     names = ", ".join((*hosts, *ports))
     return f"Network, through HTTPS_PROXY only: {names}." if names else "Network: none."
+
+
+def list_filter_notices(root: str) -> list[str]:
+    """A notice if files have filters of git: in a box, a program that an agent could change must not run for git."""
+    if (repository := Repository.find(root)) is None:
+        return []
+    listed = repository.text("config", "--get-regexp", r"^filter\..*\.(clean|process)$", check=False)
+    rows = [line.partition(" ")[::2] for line in listed.split("\n") if line]
+    known = {key.split(".", 1)[1].rpartition(".")[0] for key, command in rows if not command.startswith("git-lfs ")}
+    grep = ("grep", "-hoE", "filter=[^[:space:]]+", "HEAD", "--", ":(top,glob)**/.gitattributes")
+    used = (
+        {line.removeprefix("filter=") for line in repository.text(*grep, check=False).split("\n")} if known else set()
+    )
+    return [
+        f"the git filter {name} does not run in a box: files that it would encrypt or clean are committed as they are; "
+        'to let it run: [run] workspace = "worktree"'
+        for name in sorted(known & used)
+    ]
 
 
 def check_hidden(place: Workspace, settings: Settings, record: str, claim: str) -> BlockerCheck | None:

@@ -489,8 +489,9 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         self.log.add(events.WorkspaceChosen(kind=choice.kind, why=choice.why, help=choice.help))
         agents = agent_notices.list_agent_notices(self.runners, self.settings)
         if choice.kind == "box":
-            from ralphtool.loop import cloud_login
+            from ralphtool.loop import box_words, cloud_login
 
             agents += cloud_login.list_notices(self.settings, self.runners, self.root)
+            agents += box_words.list_filter_notices(self.root)
         for text in [*choice.describe(), *notices, *agents]:
             self.log.note(events.Notice(text=text))
