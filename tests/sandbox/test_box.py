@@ -231,9 +231,10 @@ def test_the_choice_is_said_with_its_reason(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("workspace", ["box", "worktree"])
-def test_an_agent_may_be_a_script_that_is_not_committed(lab: Lab, workspace: str) -> None:
+@pytest.mark.parametrize(("folder", "command"), [(".", "sh tools/agent.sh"), ("tools", "sh agent.sh")])
+def test_an_agent_may_be_a_script_that_is_not_committed(lab: Lab, workspace: str, folder: str, command: str) -> None:
     lab.repository(TASKS, workspace=workspace)
     lab.write("tools/agent.sh", "touch made.txt\n")
-    lab.loop("--agent-command", "sh tools/agent.sh")
+    lab.loop("--agent-command", command, cwd=lab.root / folder)
     [verdict, *_] = [event for event in lab.events() if event["type"] == "verdict"]
     assert verdict["files"] == ["made.txt"]

@@ -13,8 +13,6 @@ from ralphtool.sandbox import beneath
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from ralphtool.agents import Runner
 
 
@@ -37,32 +35,30 @@ def locate(command: str, root: str) -> str:
     """Paths in a command are meant from the folder where it was typed; the agent starts in the project's folder."""
     here = os.path.relpath(os.path.realpath(os.curdir), os.path.realpath(root))
     program, *rest = split(command)
-    words = [_locate_program(program, here), *(_locate_word(word, here) for word in rest)]
-    typed = rest if os.sep not in program else [program, *rest]  # any other program is found by the PATH
-    found = words[len(words) - len(typed) :]
-    _refuse_uncommitted([one for one, word in zip(found, typed, strict=True) if not os.path.isabs(word)], root)
-    return shlex.join(words)
+    return shlex.join([_locate_program(program, here), *(_locate_word(word, here) for word in rest)])
 
 
 def _locate_program(word: str, here: str) -> str:
     """Absolute if it is a path that counts from elsewhere: it is looked for before there is a folder for the agent."""
     if os.sep not in word:
-        return word
+        return word  # it is found by the PATH
     return os.path.abspath(word) if here != os.curdir and os.path.exists(word) else _locate_word(word, here)
 
 
 def _locate_word(word: str, here: str) -> str:
-    is_path = not os.path.isabs(word) and os.path.exists(word) and (os.sep in word or os.path.isfile(word))
+    """A path below the project begins with `./`: a workspace then knows that it is one."""
+    is_path = os.path.exists(word) if os.sep in word else "." in word and os.path.isfile(word)
+    if os.path.isabs(word) or not is_path:
+        return word
     path = os.path.normpath(os.path.join(here, word))
-    if is_path and path.split(os.sep)[0] == os.pardir:
-        return os.path.abspath(word)
-    return os.path.join(os.curdir, path) if is_path and here != os.curdir else word
+    return os.path.abspath(word) if path.split(os.sep)[0] == os.pardir else os.path.join(os.curdir, path)
 
 
-def _refuse_uncommitted(words: Sequence[str], root: str) -> None:
-    """The agent works on what is committed, so it would not find them."""
-    paths = [path for path in (os.path.join(os.path.realpath(root), word) for word in words) if os.path.isfile(path)]
-    paths = [path for path in paths if beneath.is_below(os.path.realpath(path), os.path.realpath(root))]
+def refuse_uncommitted(command: str, root: str) -> None:
+    """In the user's own folder, files that are not committed are set aside while the agent works."""
+    top = os.path.realpath(root)
+    named = [os.path.join(top, word) for word in split(command) if os.sep in word]
+    paths = [path for path in named if os.path.isfile(path) and beneath.is_below(os.path.realpath(path), top)]
     repository = Repository.find(root) if paths else None
     if repository is None:
         return
@@ -70,6 +66,6 @@ def _refuse_uncommitted(words: Sequence[str], root: str) -> None:
     unknown = repository.list_items("ls-files", *options, "--", *paths, own_index=False)
     if unknown:
         raise UsageError(
-            f"{make_printable(unknown[0])}, which --agent-command names, is not committed, and the agent works on what "
-            "is committed: commit it, or keep it outside the project"
+            f"{make_printable(unknown[0])}, which --agent-command names, is not committed: it would be set aside while "
+            'the agent works in your folder; commit it, or set [run] workspace = "auto"'
         )

@@ -137,8 +137,11 @@ def _run(
     if not is_dry:
         for text in recover(root):
             wrapping.echo(make_printable(text), err=True)
+    loaded = settings_module.load(root, flags)
     given = agent_command and given_command.locate(agent_command, root)
-    loaded, agent_command = _use_command_elsewhere(settings_module.load(root, flags), given)
+    if given and loaded.run.workspace == "here":
+        given_command.refuse_uncommitted(given, root)
+    loaded, agent_command = _use_command_elsewhere(loaded, given)
     ref = specs.parse_ref(root, spec)
     if output.wanted.is_all:
         return _run_all(output, root, change, ref, loaded, agent_command, is_dry=is_dry)

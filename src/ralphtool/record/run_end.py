@@ -37,7 +37,8 @@ class StoryEnd:
     """A story when its run ended."""
 
     __slots__ = (
-        *("id", "title", "optional", "state", "why", "question", "commit", "proof", "proof_why", "weaker_tests"),
+        *("id", "title", "optional", "state", "why", "failure", "question"),
+        *("commit", "proof", "proof_why", "weaker_tests"),
         *("attempts", "seconds", "input_tokens", "output_tokens", "cost"),
     )
 
@@ -45,6 +46,7 @@ class StoryEnd:
         self.id, self.title = get_text(fields, "id"), get_text(fields, "title")
         self.optional = fields.get("optional") is True
         self.state, self.why = get_text(fields, "state"), get_text(fields, "why")
+        self.failure = get_text(fields, "failure")
         self.question, self.commit = get_text(fields, "question"), get_text(fields, "commit")
         self.proof, self.proof_why = get_text(fields, "proof"), get_text(fields, "proof_why")
         self.weaker_tests = get_text(fields, "weaker_tests")
