@@ -89,12 +89,21 @@ def test_a_paused_run_begins_nothing_new_until_it_is_resumed(busy: Any) -> None:
     went_on(lab)
     assert wait_until(lambda: seen(lab, "paused"), 60)
     assert [one["story"] for one in seen(lab, "verdict")] == ["1"], "what was going on is finished first"
+    assert "paused: no story is started until `ralphtool resume add-login`" in lab.run("list").stdout
     assert lab.run("resume").stdout == "add-login resumes\n"
     assert ended(process) == 0
     assert [one["type"] for one in lab.events() if one["type"] in ("steered", "paused", "resumed")] == [
         *("steered", "paused", "steered", "resumed")
     ]
     assert lab.run("resume").stdout == "add-login is not paused: nothing to do\n"
+
+
+def test_a_pause_between_two_runs_is_listed(lab: Lab) -> None:
+    lab.repository()
+    lab.run("pause")
+    assert "paused: no story is started" in lab.run("list").stdout
+    lab.run("resume")
+    assert "paused" not in lab.run("list").stdout
 
 
 def test_stop_is_like_ctrl_c(busy: Any) -> None:

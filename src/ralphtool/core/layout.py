@@ -5,6 +5,7 @@ import os
 FOLDER = ".ralph"
 EVENTS = "events.jsonl"
 HISTORY = "progress.json"
+TEST_REPORTS = "ralphtool-reports-"  # begins the name of the temporary folder for reports of test programs
 HISTORY_APART = "progress.ralphtool.json"  # used if another program has its own progress.json there
 
 # Branches that people see, and refs for work that they may want to restore.

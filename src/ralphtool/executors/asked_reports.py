@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ralphtool.core import files
-from ralphtool.executors.gate_run import REPORTS
+from ralphtool.core import files, layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -66,7 +65,7 @@ class AskedReports:
 
     def __enter__(self) -> AskedReports:
         with suppress(OSError):  # without a folder for reports, the output is read
-            self._folder = tempfile.mkdtemp(prefix=REPORTS)
+            self._folder = tempfile.mkdtemp(prefix=layout.TEST_REPORTS)
         return self
 
     def __exit__(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.core import files
+from ralphtool.core import files, layout
 from ralphtool.judging import testresults
 from ralphtool.judging.gates import GateResult, describe_tally
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ralphtool.executors.process import ProcessResult, Supervisor
     from ralphtool.judging.testresults.model import Counts
 
-REPORTS = "ralphtool-reports-"  # begins the name of the folder for reports that programs are asked for
 _MOST_WORDS = 1500  # characters
 _READ = 4 << 20  # bytes at the end of an output that are searched for results
 _MOST_OUTPUT = 1 << 30
@@ -139,4 +138,4 @@ def read_last_output(results: Sequence[GateResult]) -> str:
 def read_last_lines(log: str) -> str:
     """The end of a gate's output, without empty lines, and without the line of pytest about a report of ralphtool."""
     output = _read_output(log)[-_MOST_WORDS:].decode("utf-8", "replace")
-    return "\n".join(line for line in output.splitlines() if line.strip() and REPORTS not in line)
+    return "\n".join(line for line in output.splitlines() if line.strip() and layout.TEST_REPORTS not in line)

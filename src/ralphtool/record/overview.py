@@ -67,6 +67,7 @@ class Overview:
         self.waiting = 0  # the number of stories that need an answer to be done
         self.doubted = 0  # the number of done stories that need a decision: they are not proven
         self.skipped = 0  # the number of stories that are not done, and that no run works on
+        self.is_paused = False  # no story is started until a person resumes it
         self.problem: str | None = None
         self.warnings: list[str] = []
 
@@ -122,6 +123,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             one.warnings, edit = specs.list_warnings(read), branch.find_edit(read)
         one.count(stories, completed if lock and not edit else ())
         one.skipped = _count_skipped(root, place.change, stories, edit)
+        one.is_paused = _is_paused(root, place.change)
         is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
         _add_state(one, root, stories, edit, is_begun=is_begun)
     except RalphError as error:
@@ -160,6 +162,18 @@ def _count_skipped(root: str, change: str, stories: Sequence[Story], edit: PlanE
     except RalphError:
         return 0
     return sum(not story.done and story.id in skipped for story in stories)
+
+
+def _is_paused(root: str, change: str) -> bool:
+    """False if the state can't be read: `ralphtool doctor` says why."""
+    if not any(map(os.path.exists, (layout.change_state(root, change), layout.steering(root, change)))):
+        return False
+    from ralphtool.record import skips  # not needed for a change that was never run
+
+    try:
+        return skips.is_paused(root, change)
+    except RalphError:
+        return False
 
 
 def _add_state(one: Overview, root: str, stories: Sequence[Story], edit: PlanEdit | None, *, is_begun: bool) -> None:

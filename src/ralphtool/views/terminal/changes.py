@@ -62,6 +62,9 @@ def _list_remarks(one: Overview) -> Iterator[tuple[str, dict[str, Any]]]:
     if one.has_died:
         command = glue(make_printable(f"`{one.run_command}`"))
         yield f"its last run died: {command} resumes where it stopped", {"fg": "yellow"}
+    if one.is_paused and one.stories_done != one.stories_total:
+        command = glue(make_printable(f"`ralphtool resume {one.name}`"))
+        yield f"paused: no story is started until {command}", {"fg": "yellow"}
     if one.waiting or one.doubted:
         yield f"{_describe_questions(one)}: {glue('`ralphtool questions`')}", {"fg": "yellow"}
     if one.skipped:
