@@ -136,6 +136,8 @@ def read_last_output(results: Sequence[GateResult]) -> str:
 
 
 def read_last_lines(log: str) -> str:
-    """The end of a gate's output, without empty lines."""
-    output = _read_output(log)[-_MOST_WORDS:].decode("utf-8", "replace")
-    return "\n".join(line for line in output.splitlines() if line.strip())
+    """The end of a gate's output, without colours and empty lines."""
+    from ralphtool.judging.testresults.reading import strip_colours  # only red gates need it
+
+    output = strip_colours(_read_output(log)[-4 * _MOST_WORDS :].decode("utf-8", "replace"))
+    return "\n".join(line for line in output.splitlines() if line.strip())[-_MOST_WORDS:]

@@ -43,9 +43,13 @@ def make_paths_relative(output: bytes, root: str) -> bytes:
 def split_lines(output: bytes, root: str) -> list[str]:
     """Splits an output into lines without colours, absolute paths and the spaces at their ends."""
     text = make_paths_relative(output, root).decode("utf-8", "replace")
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = strip_colours(text).replace("\r\n", "\n").replace("\r", "\n")
     text = _GAPS.sub("\n\n", text)
     return [line.rstrip() for line in text.split("\n")]
+
+
+def strip_colours(text: str) -> str:
+    return _ESCAPES.sub("", text)
 
 
 def is_coverage_too_low(lines: list[str]) -> bool:
