@@ -179,6 +179,17 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
         ["go vet ./api/... ./web/... ./cli/..."],
         ["go test ./api/... ./web/... ./cli/..."],
     ),
+    "a linter that changes files": (
+        {"package.json": scripts(test="vitest", lint="eslint . --fix", check="biome check --write")},
+        [],
+        ["npm test"],
+    ),
+    "a linter before a formatter": ({"package.json": scripts(lint="oxlint", postlint="prettier --write .")}, [], []),
+    "a linter beside one that changes files": (
+        {"package.json": scripts(lint="eslint .", **{"lint:fix": "npm run lint -- --fix"})},
+        ["npm run lint"],
+        [],
+    ),
     "maven": ({"pom.xml": "", "mvnw": ""}, [], ["./mvnw test"]),
     "dotnet": ({"Shop.sln": ""}, [], ["dotnet test"]),
     "make": ({"Makefile": "lint test: all\n\ttrue\n"}, ["make lint"], ["make test"]),

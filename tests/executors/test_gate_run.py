@@ -25,6 +25,16 @@ RED = "def test_one(): pass\ndef test_bad(): assert 0\n"
 Run = Callable[..., GateResult]
 
 
+def test_the_last_lines_of_a_gate_have_no_colours_which_need_no_room(tmp_path: Path) -> None:
+    log = tmp_path / "gate.log"
+    lines = [f"\x1b[31m\x1b[1mline {number}\x1b[22m\x1b[39m" for number in range(200)]
+    log.write_text("\n\n".join(lines))
+    found = gate_run.read_last_lines(str(log)).splitlines()
+    assert found[-1] == "line 199"
+    assert "\x1b" not in "".join(found)
+    assert len(found) > 100
+
+
 def need(program: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")
 

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from ralphtool.judging.lost_tests import find_lost
+from ralphtool.judging.guarded_tests import GuardedTests
+from ralphtool.judging.lost_tests import count_removed, find_lost
 from ralphtool.judging.proof import prove
 from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun
 from ralphtool.judging.proof_words import describe_weaker_tests
@@ -235,6 +236,24 @@ def test_removed_tests_that_still_pass_are_told_and_fail_only_where_that_is_stri
     assert not prove(strict, permit).against
 
 
+GONE = (Suspicion(kind="test-deleted", path="cart.test.ts", detail="the file is gone: 2 tests"),)
+
+
+def test_removed_tests_are_counted_if_the_program_does_not_name_them() -> None:
+    before, after = suite("abcd", named=False), suite("ab", named=False)
+    given = evidence(before=before, after=after, replay=before, suspicions=GONE, to_guard=GuardedTests(story="1"))
+    result = prove(given, forbid)
+    assert result.receipt is not None
+    assert (result.receipt.removed, result.receipt.number_removed) == ((), 2)
+    assert "2 tests that still pass were removed: cart.test.ts" in result.receipt.told
+    assert result.to_guard is not None
+    assert result.to_guard.is_weaker
+    strict = prove(structs.replace(given, is_strict=True), forbid)
+    assert strict.against == ("2 tests that still pass were removed: cart.test.ts",)
+    skipped = structs.replace(given, suspicions=(*WEAKENED[1:], *GONE))
+    assert count_removed(skipped) == 1
+
+
 WEAKENED = (
     Suspicion(kind="assertion-weakened", path="tests/test_units.py", detail="test_km: km(10) == 16 became km(10)"),
     Suspicion(kind="test-skipped", path="tests/test_units.py", detail="Units.test_miles: @unittest.skip"),
@@ -245,7 +264,7 @@ def test_weakened_tests_that_still_pass_are_told() -> None:
     receipt = prove(evidence(replay=suite("ab"), suspicions=WEAKENED), forbid).receipt
     assert receipt is not None
     assert receipt.weakened == WEAKENED
-    assert describe_weaker_tests(receipt.removed, receipt.weakened) == (
+    assert describe_weaker_tests(receipt.number_removed, receipt.weakened) == (
         "1 test that still passes was skipped: tests/test_units.py; "
         "1 assertion that still passes was weakened: tests/test_units.py"
     )

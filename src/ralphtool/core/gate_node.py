@@ -45,7 +45,13 @@ def _read_package(folder: "SourceFolder") -> "dict[str, Any]":
 def _list_scripts(package: "dict[str, Any]") -> set[str]:
     scripts = package.get("scripts")
     found = scripts if isinstance(scripts, dict) else {}
-    return {name for name, text in found.items() if _NO_TEST not in str(text)}
+    return {name for name, text in found.items() if _NO_TEST not in str(text) and not _rewrites(found, name)}
+
+
+def _rewrites(scripts: "dict[str, Any]", name: str) -> bool:
+    """Whether a script changes files: a gate must only look at them. `doctor --gates` runs it on the user's own."""
+    words = " ".join(str(scripts.get(one, "")) for one in (f"pre{name}", name, f"post{name}")).split()
+    return name in _CHECKS and any(word in ("--fix", "--write") or word.endswith(":fix") for word in words)
 
 
 def _run_script(runner: str, script: str, own: set[str], theirs: set[str]) -> str:

@@ -136,6 +136,8 @@ def read_last_output(results: Sequence[GateResult]) -> str:
 
 
 def read_last_lines(log: str) -> str:
-    """The end of a gate's output, without empty lines, and without the line of pytest about a report of ralphtool."""
-    output = _read_output(log)[-_MOST_WORDS:].decode("utf-8", "replace")
-    return "\n".join(line for line in output.splitlines() if line.strip() and layout.TEST_REPORTS not in line)
+    """The end of a gate's output, without colours, empty lines, and the line of pytest about a report of ralphtool."""
+    from ralphtool.judging.testresults.reading import strip_colours  # only red gates need it
+
+    lines = strip_colours(_read_output(log)[-4 * _MOST_WORDS :].decode("utf-8", "replace")).splitlines()
+    return "\n".join(line for line in lines if line.strip() and layout.TEST_REPORTS not in line)[-_MOST_WORDS:]

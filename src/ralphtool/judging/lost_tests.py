@@ -180,6 +180,17 @@ def find_removed(evidence: ProofEvidence) -> tuple[str, ...]:
     return tuple(found)
 
 
+def count_removed(evidence: ProofEvidence) -> int:
+    """The number of tests that are gone although their old version still passes: many programs don't name them all."""
+    missing = 0
+    for before in evidence.before:
+        after, seen = find_run(evidence.after, before.command), find_run(evidence.replay or (), before.command)
+        if after and seen and None in (before.passed, after.passed, seen.passed) and after.count_passed is not None:
+            missing += max(0, min(before.count_passed or 0, seen.count_passed or 0) - after.count_passed)
+    skipped = sum(one.kind == "test-skipped" for one in evidence.suspicions)
+    return len(find_removed(evidence)) + max(0, missing - skipped)
+
+
 def find_weakened(evidence: ProofEvidence, lost: Sequence[str]) -> tuple[Suspicion, ...]:
     """Tests that check less, although their old version still passes: nothing is lost, but they guard less."""
     found = [one for one in evidence.suspicions if one.kind in WEAKENING] if evidence.replay else []

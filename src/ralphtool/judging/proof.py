@@ -13,6 +13,7 @@ from msgspec import Struct, structs
 
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.lost_tests import (
+    count_removed,
     find_guarded_not_run,
     find_lost,
     find_lost_checks,
@@ -83,7 +84,7 @@ def prove(evidence: ProofEvidence, allow: Allow) -> ProofResult:
         return _judge_lost(evidence, losses)
     lost = (*find_lost(evidence), *losses.guarded_names) if allowed else ()
     removed, weakened = find_removed(evidence), find_weakened(evidence, find_lost(evidence))
-    if evidence.is_strict and (against := tuple(_accuse_weaker(removed, weakened, allow))):
+    if evidence.is_strict and (against := tuple(_accuse_weaker(evidence, removed, weakened, allow))):
         return ProofResult(against=against)
     own = find_own_tests(evidence)
     why = _find_doubt(evidence)
@@ -164,11 +165,24 @@ def _accuse_checks(evidence: ProofEvidence, broken: Sequence[str]) -> Iterable[s
         )
 
 
-def _accuse_weaker(removed: Sequence[str], weakened: Sequence[Suspicion], allow: Allow) -> Iterable[str]:
-    if removed and not allow(removed):
-        yield f"{describe_removed(len(removed))}: {_name(removed)}"
+def _accuse_weaker(
+    evidence: ProofEvidence, removed: Sequence[str], weakened: Sequence[Suspicion], allow: Allow
+) -> Iterable[str]:
+    if (told := _tell_removed(evidence, removed)) and not allow(removed or _list_deleted_paths(evidence)):
+        yield told
     if weakened and not allow([f"{one.path}::{name_weakened(one)}" for one in weakened]):
         yield f"{describe_weakened(weakened)} ({_name([one.detail for one in weakened])})"
+
+
+def _tell_removed(evidence: ProofEvidence, removed: Sequence[str]) -> str:
+    """The tests that are gone, or the files that had them; empty if there are none."""
+    told = describe_removed(count_removed(evidence))
+    names = _name(removed or _list_deleted_paths(evidence))
+    return f"{told}: {names}" if told and names else told
+
+
+def _list_deleted_paths(evidence: ProofEvidence) -> list[str]:
+    return list(dict.fromkeys(one.path for one in evidence.suspicions if one.kind == "test-deleted"))
 
 
 def _find_to_guard(evidence: ProofEvidence, allow: Allow, lost: Sequence[str] = ()) -> GuardedTests | None:
@@ -181,8 +195,8 @@ def _find_to_guard(evidence: ProofEvidence, allow: Allow, lost: Sequence[str] = 
     names += [one.path for one in evidence.suspicions if one.kind == "test-config"]
     if allow(names or side.files):
         return None
-    passed = _sum_passed(evidence.replay)
-    return structs.replace(side, passed=passed, lost=tuple(lost[:MOST_NAMES]), is_weaker=bool(names))
+    passed, is_weaker = _sum_passed(evidence.replay), bool(names) or count_removed(evidence) > 0
+    return structs.replace(side, passed=passed, lost=tuple(lost[:MOST_NAMES]), is_weaker=is_weaker)
 
 
 # --- the state --------------------------------------------------------------------------------------
@@ -295,6 +309,7 @@ def _build_receipt(
         passed_after=_sum_passed(evidence.after),
         lost=tuple(lost[:MOST_NAMES]),
         removed=tuple(removed[:MOST_NAMES]),
+        removed_count=count_removed(evidence),
         weakened=tuple(weakened[:MOST_NAMES]),
         allowed=allowed,
         suspicions=evidence.suspicions,
@@ -330,8 +345,8 @@ def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
 
 
 def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -> Iterable[str]:
-    if removed:
-        yield f"{describe_removed(len(removed))}: {_name(removed)}"
+    if gone := _tell_removed(evidence, removed):
+        yield gone
     if broken := find_lost_checks(evidence):
         yield f"checks as they were fail on the new code: {_name(broken)} (changed: {_name(evidence.check_paths)})"
     if (evidence.own or own.hollow) and not own.names:

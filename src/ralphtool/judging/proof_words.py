@@ -98,6 +98,6 @@ def _describe_kind(found: Sequence[Suspicion], kind: str) -> str:
     return f"{pluralize(len(paths), *_WEAKENED[kind])}: {', '.join(files[:_MOST_FILES])}{more}" if paths else ""
 
 
-def describe_weaker_tests(removed: Sequence[str], weakened: Sequence[Suspicion]) -> str:
+def describe_weaker_tests(removed: int, weakened: Sequence[Suspicion]) -> str:
     """Tests that check less now; empty if nothing was removed or weakened."""
-    return "; ".join(filter(None, (describe_removed(len(removed)), describe_weakened(weakened))))
+    return "; ".join(filter(None, (describe_removed(removed), describe_weakened(weakened))))

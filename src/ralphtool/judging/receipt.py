@@ -62,6 +62,8 @@ class Receipt(Struct, frozen=True, kw_only=True):
     """original tests that passed before and fail on the new source; at most 50"""
     removed: tuple[str, ...] = ()
     """tests that were removed although they still pass; at most 50"""
+    removed_count: _Count = 0
+    """the number of such tests, which may have no names"""
     weakened: tuple[Suspicion, ...] = ()
     """tests that were skipped or check less now although they still pass as they were; at most 50"""
     allowed: str = ""
@@ -80,6 +82,11 @@ class Receipt(Struct, frozen=True, kw_only=True):
     """when it was accepted"""
     commit: str | None = None
     """the story's commit"""
+
+    @property
+    def number_removed(self) -> int:
+        """Receipts of older versions only have the names."""
+        return max(self.removed_count, len(self.removed))
 
 
 def describe(receipt: Receipt) -> str:

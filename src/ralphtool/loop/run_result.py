@@ -93,9 +93,13 @@ def _build_row(
         commit=change.workspace.checkpoints().get(story.id),
         proof="" if is_open else claim.state if claim else "ticked",
         proof_why=claim.why if claim else "",
-        weaker_tests=proof_words.describe_weaker_tests(claim.removed, claim.weakened) if claim and not is_open else "",
+        weaker_tests="" if is_open or not claim else _describe_weaker(claim),
         **budget.totals_of(story.id).as_dict(),
     )
+
+
+def _describe_weaker(claim: Receipt) -> str:
+    return proof_words.describe_weaker_tests(claim.number_removed, claim.weakened)
 
 
 def _explain_open(story: Story, state: StoryState) -> str:

@@ -59,8 +59,7 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
     yield "own tests", _describe_own_tests(receipt, clean)
     yield "passing", _describe_passing(receipt)
     yield "lost", _describe_lost(receipt, clean)
-    removed = describe_removed(len(receipt.removed))
-    yield "removed", f"{removed}: {_name_few(receipt.removed, clean)}" if removed else ""
+    yield "removed", _describe_removed(receipt, clean)
     yield "weakened", clean(describe_weakened(receipt.weakened), _TEXT)
     yield "suspected", _describe_suspicions(receipt.suspicions, clean)
     yield "cleared", clean(receipt.cleared, _TEXT)
@@ -74,7 +73,13 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
 
 def describe_weaker(receipt: Receipt, clean: Clean = flatten) -> str:
     """Tests that check less now, as in `3 tests that still pass were removed`; empty if there is nothing."""
-    return clean(describe_weaker_tests(receipt.removed, receipt.weakened), _TEXT)
+    return clean(describe_weaker_tests(receipt.number_removed, receipt.weakened), _TEXT)
+
+
+def _describe_removed(receipt: Receipt, clean: Clean) -> str:
+    number = receipt.number_removed
+    names = _name_few(receipt.removed, clean, number)
+    return f"{describe_removed(number)}: {names}" if names else describe_removed(number)
 
 
 def _describe_acceptance(receipt: Receipt, clean: Clean) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from itertools import zip_longest
 
 import pytest
 from hypothesis import given, settings
@@ -197,3 +198,17 @@ def test_hostile_output_takes_no_time_worth_mentioning(piece: str) -> None:
     check(output + ENDS.encode())
     check(b"=== short test summary info ===\nFAILED " + output + b"\n1 failed in 1.0s\n")
     assert time.monotonic() - began < 60
+
+
+def test_packages_that_pnpm_runs_side_by_side_are_read_one_by_one() -> None:
+    scope = "\n> shop@1.0.0 test /shop\n> pnpm -r test\n\nScope: 2 of 3 workspace projects\n"
+    starts = "packages/core test$ jest\npackages/@x/cli test$ mocha\n"
+    both = [[f"{name}: {line}".rstrip() for line in text.split("\n")] for name, text in PACKAGES.items()]
+    mixed = [line for pair in zip_longest(*both) for line in pair if line is not None]
+    output = scope + starts + "\n".join(mixed) + "\npackages/core test: Failed\n"
+    assert failed(output.encode()) == JEST_IDS | MOCHA_IDS
+    in_pytest = f"===== test session starts =====\n{output}\n===== 2 passed in 0.01s =====\n"
+    assert count_tests(in_pytest.encode()) == Counts(2, 0, 0)
+
+
+PACKAGES = {"packages/core test": JEST, "packages/@x/cli test": MOCHA}

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[()][A-Za-z0-9])")
+_PNPM_SCOPE = re.compile(r"Scope: (?:\d+ of \d+|all \d+) workspace projects$")
+_PNPM_START = re.compile(r"([\w@./-]+ [\w:.-]+)\$ ")
 _GAPS = re.compile(r"\n{3,}")
 _COVERAGE = re.compile(r"FAIL Required test coverage|ERROR: Coverage (?:failure|for)|Jest: .*coverage threshold")
 
@@ -43,9 +45,27 @@ def make_paths_relative(output: bytes, root: str) -> bytes:
 def split_lines(output: bytes, root: str) -> list[str]:
     """Splits an output into lines without colours, absolute paths and the spaces at their ends."""
     text = make_paths_relative(output, root).decode("utf-8", "replace")
-    text = _ESCAPES.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
+    text = strip_colours(text).replace("\r\n", "\n").replace("\r", "\n")
     text = _GAPS.sub("\n\n", text)
-    return [line.rstrip() for line in text.split("\n")]
+    return _gather_packages([line.rstrip() for line in text.split("\n")])
+
+
+def _gather_packages(lines: list[str]) -> list[str]:
+    """`pnpm -r` runs the packages of a workspace side by side, and begins each line with the package and its script:
+    `packages/core test: 3 passed`. Returns the lines of one package after those of another, as each program wrote them.
+    """
+    if not any(map(_PNPM_SCOPE.match, lines)) or python.has_pytest_begun(lines):
+        return lines
+    found: dict[str, list[str]] = {start[1]: [] for line in lines if (start := _PNPM_START.match(line))}
+    rest: list[str] = []
+    for line in lines:
+        package = next((one for one in found if line.startswith(f"{one}:")), None)
+        (rest if package is None else found[package]).append(line if package is None else line[len(package) + 2 :])
+    return rest + [line for own in found.values() for line in own]
+
+
+def strip_colours(text: str) -> str:
+    return _ESCAPES.sub("", text)
 
 
 def is_coverage_too_low(lines: list[str]) -> bool:
