@@ -40,8 +40,8 @@ VERIFIED = put_plain_first(CASES[::5])  # scripts/truth verifies all of them, an
 
 @pytest.fixture(scope="session")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What is known of the gates in a box; scripts/truth lets every case find it out anew."""
-    return tmp_path_factory.mktemp("findings") / "workspaces.json"
+    """What is known of the gates of each setup in a box; scripts/truth lets every case find it out anew."""
+    return tmp_path_factory.mktemp("findings")
 
 
 def name_case(case: TruthCase) -> str:
@@ -72,7 +72,7 @@ def test_a_case_is_what_it_claims(case: TruthCase, tmp_path: Path) -> None:
 
 def check_case(case: TruthCase, tmp_path: Path, findings: Path) -> None:
     skip_missing(case)
-    ending = play_case(case, tmp_path / "case", findings)
+    ending = play_case(case, tmp_path / "case", findings / f"{case.setup.name}.json")
     assert not ending.fault, "\n".join(
         [f"{case.kind}, {case.why}: ended as {ending.state}: {ending.said}", *show_gates(tmp_path / "case/project")]
     )

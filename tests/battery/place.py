@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from battery.cases import Setup, TruthCase
@@ -28,12 +29,18 @@ def find_path() -> str:
 def find_missing(setup: Setup) -> str:
     """The first program that a setup needs and that is not installed, or an empty text."""
     for name in setup.needs:
-        if shutil.which(name, path=find_path()) is None:
+        if shutil.which(name, path=find_path()) is None or not has_toolchain(name):
             return name
     for name in setup.packages:
         if not (TOOLS / "node/node_modules" / name).is_dir():
             return name
     return ""
+
+
+@cache
+def has_toolchain(name: str) -> bool:
+    """False for the cargo of rustup in a home without a toolchain: it starts nothing."""
+    return name != "cargo" or subprocess.run([name, "--version"], capture_output=True, check=False).returncode == 0
 
 
 def build_environment(top: Path) -> dict[str, str]:

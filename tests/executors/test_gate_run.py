@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from battery.place import has_toolchain
 from patience import PATIENCE
 
 from ralphtool.executors import asked_reports, gate_run
@@ -36,7 +37,8 @@ def test_the_last_lines_of_a_gate_have_no_colours_which_need_no_room(tmp_path: P
 
 
 def need(program: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(not shutil.which(program), reason=f"{program} is not installed")
+    is_there = shutil.which(program) and has_toolchain(program)
+    return pytest.mark.skipif(not is_there, reason=f"{program} is not installed")
 
 
 @pytest.fixture

@@ -111,6 +111,7 @@ def test_a_merge_that_fails_ahead_is_no_result(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     repository = Repository.find(str(tmp_path))
     assert repository is not None
+    repository.ensure_identity()  # the machine need not have one
     tree = repository.empty_tree
     tip = repository.commit(tree, [], "first")
     assignment = SimpleNamespace(gates=["true"], number=1)

@@ -17,6 +17,7 @@ def repository(tmp_path: Path) -> Repository:
     subprocess.run(["git", "init", "--quiet"], cwd=tmp_path, check=True)
     found = Repository.find(str(tmp_path))
     assert found is not None
+    found.ensure_identity()  # the machine need not have one
     return found
 
 
