@@ -12,8 +12,24 @@ need_command() {
 install_package() {
   command -v apt-get >/dev/null || die "Please install '$1', then run this again."
   say "installing $1"
-  as_root apt-get update -qq || true # an outdated list of packages is good enough
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$1" >/dev/null
+  mkdir -p .tools
+  (
+    flock 9 # installations run side by side, and this one must be alone
+    as_root apt-get update -qq || true # an outdated list of packages is good enough
+    as_root env DEBIAN_FRONTEND=noninteractive \
+      apt-get -o DPkg::Lock::Timeout=600 install -y -qq --no-install-recommends "$1" >/dev/null
+  ) 9>.tools/packages.lock
+}
+
+# side_by_side COMMAND…: runs commands, each given as one word, at the same time; fails if one of them fails.
+side_by_side() {
+  local command pid pids=() failed=
+  for command in "$@"; do
+    ($command) &
+    pids+=($!)
+  done
+  for pid in "${pids[@]}"; do wait "$pid" || failed=1; done
+  [ -z "$failed" ] || die "an installation failed: see above"
 }
 
 as_root() {
@@ -42,13 +58,17 @@ need_openspec() {
 # The real agent programs that the tests drive, offline. `need_agents all` installs the slower ones too.
 need_agents() {
   need_node
-  need_npm_agent claude @anthropic-ai/claude-code@2.1.197
-  need_npm_agent codex @openai/codex@0.166.0
-  [ "${1:-}" = all ] || return 0
-  need_npm_agent gemini @google/gemini-cli@0.61.0
-  need_npm_agent opencode opencode-ai@1.18.18
-  need_python_agent aider aider-chat==0.86.2
-  need_python_agent mini mini-swe-agent==2.4.6 litellm==1.81.10
+  local programs=(
+    "need_npm_agent claude @anthropic-ai/claude-code@2.1.197"
+    "need_npm_agent codex @openai/codex@0.166.0"
+  )
+  [ "${1:-}" != all ] || programs+=(
+    "need_npm_agent gemini @google/gemini-cli@0.61.0"
+    "need_npm_agent opencode opencode-ai@1.18.18"
+    "need_python_agent aider aider-chat==0.86.2"
+    "need_python_agent mini mini-swe-agent==2.4.6 litellm==1.81.10"
+  )
+  side_by_side "${programs[@]}"
 }
 
 need_npm_agent() {
