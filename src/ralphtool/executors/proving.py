@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ralphtool.executors import gate_run
-from ralphtool.executors.gate_series import is_cut_off
+from ralphtool.executors.gate_series import FLAKY, OLD_TESTS_ON_WORK, is_cut_off
 from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
 from ralphtool.judging import gates
 from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
     from ralphtool.workspace.swapped_files import Contents
 
-_FLAKY = "failed once and passed once without changes"
-_OLD_TESTS = ("replay", "replay-again", "guarded", "guarded-again")  # runs of tests as they were, on the work
 _MOST_LINES = 200  # of a diff in a question
 
 
@@ -101,7 +99,7 @@ class Prover:
     def _run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
         results = self._series.run(when, commands)
         self._seconds += sum(one.seconds for one in results)
-        if when in _OLD_TESTS:
+        if when in OLD_TESTS_ON_WORK:
             self._old_output = gate_run.read_last_output(results) or self._old_output
         return results
 
@@ -359,7 +357,7 @@ class Prover:
             return structs.replace(retried, told=(*retried.told, told))
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
-        told = f"{_FLAKY}: {', '.join(saved[:3])}"
+        told = f"{FLAKY}: {', '.join(saved[:3])}"
         return structs.replace(retried, told=(*retried.told, told))
 
     def _pick(self, runs: Sequence[SuiteRun], like: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
@@ -389,7 +387,7 @@ class Prover:
             return evidence
         counted = [one for one in evidence.after if one.is_counted]
         flaky = find_flaky(unsure, self._run_without_work("own-tests-again", tree, paths, counted))
-        told = (f"{_FLAKY}: {', '.join(sorted(flaky)[:3])}",) if flaky else ()
+        told = (f"{FLAKY}: {', '.join(sorted(flaky)[:3])}",) if flaky else ()
         return structs.replace(evidence, flaky=flaky, told=(*evidence.told, *told))
 
     def _show_and_run(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from ralphtool.executors.gate_series import FLAKY
 from ralphtool.judging import gates
 from ralphtool.judging.gate_programs import NOT_STARTED
 from ralphtool.judging.gate_trouble import Trouble, describe_difference, read_output
@@ -100,7 +101,7 @@ class _WorkspaceCheck:
                 continue
             before[number] = self._run_inside("before-again", one)
             if not _shows_more(other, before[number]):
-                self._notices.append(f"`{one.command}` failed once and passed once without changes")
+                self._notices.append(f"`{one.command}` {FLAKY}")
             elif trouble := self._compare_same_files(before[number], other):
                 return trouble
         return None

@@ -268,7 +268,7 @@ def _doubt_guarded(evidence: ProofEvidence) -> str:
 
 
 def _doubt_not_run(evidence: ProofEvidence) -> str:
-    """Tests that could not be loaded may fail: nobody knows."""
+    """Tests that did not run prove nothing: they might fail."""
     known = set(find_lost(evidence))
     for one in evidence.guarded:
         if missing := [name for name in find_guarded_not_run(one) if name not in known]:

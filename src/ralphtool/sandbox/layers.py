@@ -89,7 +89,8 @@ class BoxFolder(Struct, frozen=True, kw_only=True):
             path = os.path.join(folder, ".gitignore")
             if os.path.isfile(path) and not os.path.islink(path):
                 data = files.read(path)
-                return data if b"*" in data.splitlines() else b""
+                lines = data.splitlines()
+                return data if b"*" in lines and not any(line.startswith(b"!") for line in lines) else b""
         return b""
 
     def begin_attempt(self) -> None:
