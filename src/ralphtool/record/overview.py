@@ -122,8 +122,7 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
             stories = read.stories(completed)
             one.warnings, edit = specs.list_warnings(read), branch.find_edit(read)
         one.count(stories, completed if lock and not edit else ())
-        one.skipped = _count_skipped(root, place.change, stories, edit)
-        one.is_paused = _is_paused(root, place.change)
+        _add_decided(one, root, place.change, stories, edit)
         is_begun = branches.has(place.change) or os.path.exists(layout.change_state(root, place.change))
         _add_state(one, root, stories, edit, is_begun=is_begun)
     except RalphError as error:
@@ -151,29 +150,18 @@ def _build_run_command(root: str, change: str) -> str:
     return run_command.build_located(root, change)
 
 
-def _count_skipped(root: str, change: str, stories: Sequence[Story], edit: PlanEdit | None) -> int:
-    """0 if the state can't be read: `ralphtool doctor` says why."""
+def _add_decided(one: Overview, root: str, change: str, stories: Sequence[Story], edit: PlanEdit | None) -> None:
+    """Adds what people decided. Nothing if the state can't be read: `ralphtool doctor` says why."""
     if not any(map(os.path.exists, (layout.change_state(root, change), layout.steering(root, change)))):
-        return 0
-    from ralphtool.record import plan_numbers, skips  # not needed for a change that was never run
+        return
+    from ralphtool.record import plan_numbers, skips, steering  # not needed for a change that was never run
 
     try:
         skipped = plan_numbers.rename(dict.fromkeys(skips.list_skipped(root, change)), edit)
+        one.is_paused = steering.is_paused(root, change)
     except RalphError:
-        return 0
-    return sum(not story.done and story.id in skipped for story in stories)
-
-
-def _is_paused(root: str, change: str) -> bool:
-    """False if the state can't be read: `ralphtool doctor` says why."""
-    if not any(map(os.path.exists, (layout.change_state(root, change), layout.steering(root, change)))):
-        return False
-    from ralphtool.record import skips  # not needed for a change that was never run
-
-    try:
-        return skips.is_paused(root, change)
-    except RalphError:
-        return False
+        return
+    one.skipped = sum(not story.done and story.id in skipped for story in stories)
 
 
 def _add_state(one: Overview, root: str, stories: Sequence[Story], edit: PlanEdit | None, *, is_begun: bool) -> None:

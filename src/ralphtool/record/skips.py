@@ -1,4 +1,4 @@
-"""The stories that are skipped: by a person, or by a run that gave up an optional one. And what is paused."""
+"""The stories that are skipped: by a person, or by a run that gave up an optional one."""
 
 from __future__ import annotations
 
@@ -25,14 +25,6 @@ def list_skipped(root: str, change: str) -> list[str]:
         elif said.action == "retry":
             found.pop(said.story, None)
     return list(found)
-
-
-def is_paused(root: str, change: str) -> bool:
-    """Whether the change is paused, or its next run will be."""
-    fields = load_change_state(root, change)
-    pending = [one.action for one in steering.list_pending(root, change, fields.get("heeded") or ())]
-    last = [one for one in pending if one in ("pause", "resume")][-1:]
-    return last == ["pause"] if last else fields.get("paused") is True
 
 
 def _is_skipped(state: dict[str, Any]) -> bool:
