@@ -69,6 +69,38 @@ def test_a_test_that_was_red_by_chance_proves_no_story(plain: Lab) -> None:
     assert "failed once and passed once without changes" in receipts(plain)[0]["told"][0]
 
 
+VARYING = """\
+import os
+import tempfile
+import unittest
+
+
+class TestVarying(unittest.TestCase):
+    def test_varying(self):
+        path = os.path.join(tempfile.gettempdir(), "runs")
+        with open(path, "a") as runs:
+            runs.write("x")
+        self.assertIn(os.path.getsize(path), {passes})
+"""
+
+
+@pytest.mark.parametrize("passes", [(1, 3), (1,)], ids=["fails by chance", "passes the first time"])
+def test_a_new_test_that_fails_without_any_reason_proves_no_story(plain: Lab, passes: tuple[int, ...]) -> None:
+    """It passes after the work and fails without it, but not because of it: it counts its runs in another folder."""
+    text = VARYING.format(passes=passes)
+    plain.play(default=attempt({"cart.py": CART + "# faster\n", "tests/test_varying.py": text}))
+    assert state_of(plain) == "held"
+    assert "failed once and passed once without changes" in receipts(plain)[0]["told"][-1]
+
+
+def test_a_new_test_that_only_looks_as_if_it_varied_proves_the_story(plain: Lab) -> None:
+    text = UNITTEST_OWN.replace("[100]", "[random.choice([100])]").replace("import un", "import random\nimport un")
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": text}))
+    assert state_of(plain) == "proven"
+    gates = [one["when"] for one in plain.events() if one["type"] == "gate"]
+    assert gates[-3:] == ["own-tests", "own-tests-again", "after-again"]
+
+
 def test_a_test_that_the_work_repairs_proves_the_story(plain: Lab) -> None:
     plain.write(
         "tests/test_discount.py",

@@ -15,6 +15,7 @@ from ralphtool.executors import gate_run
 from ralphtool.executors.gate_series import FLAKY, OLD_TESTS_ON_WORK, is_cut_off
 from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
 from ralphtool.judging import gates
+from ralphtool.judging.chance import may_vary
 from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
 from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import merge_config
@@ -22,7 +23,7 @@ from ralphtool.judging.guard.model import decode
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.lost_tests import find_lost, find_lost_checks
 from ralphtool.judging.moves import only_follows_moves
-from ralphtool.judging.own_tests import find_flaky, find_unsure
+from ralphtool.judging.own_tests import find_failed, find_flaky, find_own_tests, find_unsure
 from ralphtool.judging.plain_additions import are_plain_additions
 from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, list_before, merge_runs, to_run
 from ralphtool.judging.receipt import Suspicion
@@ -382,11 +383,15 @@ class Prover:
         )
 
     def _leave_out_flaky(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
-        """Before tests that existed are taken for a proof: a flaky one proves nothing for a story either."""
-        if not (unsure := find_unsure(evidence)):
+        """Before tests are taken for a proof that existed, or that may vary: a flaky one proves nothing for a story."""
+        is_varying = may_vary([*paths.tests, *paths.inline])
+        unsure = find_own_tests(evidence).names if is_varying else find_unsure(evidence)
+        if not unsure:
             return evidence
         counted = [one for one in evidence.after if one.is_counted]
         flaky = find_flaky(unsure, self._run_without_work("own-tests-again", tree, paths, counted))
+        if is_varying and flaky != frozenset(unsure):
+            flaky |= find_failed(unsure, self._show_and_run("after-again", tree, lambda path: False, {}, counted))
         told = (f"{FLAKY}: {', '.join(sorted(flaky)[:3])}",) if flaky else ()
         return structs.replace(evidence, flaky=flaky, told=(*evidence.told, *told))
 

@@ -58,6 +58,12 @@ def find_flaky(unsure: Sequence[str], again: Sequence[SuiteRun]) -> frozenset[st
     return frozenset(name for name in unsure if not any(_fails_again(name, run) for run in again))
 
 
+def find_failed(unsure: Sequence[str], again: Sequence[SuiteRun]) -> frozenset[str]:
+    """Those that did not pass in a second run with the work. If the program names no test, a red run counts for all."""
+    red = [run for run in again if not run.ok]
+    return frozenset(name for name in unsure if any(not run.failed or _has_failed(name, run) for run in red))
+
+
 def _fails_again(name: str, run: SuiteRun) -> bool:
     if run.ok or not run.has_ended:
         return False

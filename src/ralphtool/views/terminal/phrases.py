@@ -49,6 +49,7 @@ _GATE_TIMES = {
     "replay-again": "on the tests as they were, run again",
     "own-tests": "on the new tests without the work",
     "own-tests-again": "without the work, run again",
+    "after-again": "with the work, run again",
     "guarded": "on tests that earlier stories changed, as they were",
     "guarded-before": "on the same tests without the work",
     "guarded-again": "on the same tests, run again",

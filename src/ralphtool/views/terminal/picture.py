@@ -71,6 +71,7 @@ _SHORT_TIMES = {  # of gates, if there is little room
     "replay-again": "old tests again",
     "own-tests": "without the work",
     "own-tests-again": "the same again",
+    "after-again": "with the work again",
     "guarded": "earlier tests as they were",
     "guarded-before": "the same, without the work",
     "guarded-again": "the same again",
