@@ -131,3 +131,25 @@ def test_every_name_that_is_missing_is_found(names: set[str], data: st.DataObjec
     plain = {name for name in names if not name.endswith("]")}
     kept = data.draw(st.sets(st.sampled_from(sorted(plain)))) if plain else set()
     assert set(vanished(outcomes(plain), outcomes(kept))) == plain - kept
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (outcomes("abc"), outcomes("bc", "a"), True),
+        (outcomes("abc"), outcomes("", "abc"), True),
+        (outcomes("abcd"), outcomes("", "abcd"), False),
+        (outcomes("abc"), outcomes("abc", "d"), False),
+        (outcomes("abc", "d"), outcomes("abc", "d"), False),
+        (numbers(3), numbers(2, 1), False),
+        (None, outcomes("bc", "a"), False),
+        (outcomes("abc"), None, False),
+    ],
+    ids=["one", "three", "too many", "a new test", "red before", "no names", "no tests before", "no tests now"],
+)
+def test_a_few_tests_that_passed_before_may_be_flaky(
+    before: TestOutcomes | None, now: TestOutcomes | None, expected: bool
+) -> None:
+    baseline = gates.build_baseline("key", [result(before)])
+    red = gates.find_newly_red([result(now, exit_code=1)], baseline)
+    assert gates.may_be_flaky(red, baseline) is expected

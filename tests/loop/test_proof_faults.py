@@ -69,6 +69,50 @@ def test_a_test_that_was_red_by_chance_proves_no_story(plain: Lab) -> None:
     assert "failed once and passed once without changes" in receipts(plain)[0]["told"][0]
 
 
+def test_a_test_that_fails_by_chance_after_the_work_costs_no_attempt(plain: Lab) -> None:
+    """It fails in the second run, which is the first one after the work."""
+    plain.write("tests/test_varying.py", VARYING.format(passes=(1, *range(3, 9))))
+    plain.git("add", "--all")
+    plain.git("commit", "--quiet", "--message=varying")
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT}))
+    assert state_of(plain) == "held"
+    assert "failed once and passed once without changes" in receipts(plain)[0]["told"][0]
+    assert [one["ok"] for one in plain.events() if one["type"] == "gate"] == [True, False, True]
+
+
+def test_a_gate_that_fails_twice_after_the_work_is_red(plain: Lab) -> None:
+    plain.play(default=attempt({"cart.py": CART.replace("len(prices)", "0")}))
+    assert state_of(plain) == "failed"
+    gates = [one["when"] for one in plain.events() if one["type"] == "gate" and one["story"] == "1"]
+    assert gates[:3] == ["before", "after", "after-again"]
+
+
+ONCE = """\
+import os
+import unittest
+
+
+class TestOnce(unittest.TestCase):
+    def test_once(self):
+        if os.path.exists("slow"):
+            was_there = os.path.exists("local/seen")
+            os.makedirs("local", exist_ok=True)
+            open("local/seen", "w").close()
+            self.assertTrue(was_there)
+"""
+
+
+def test_what_a_red_gate_has_left_does_not_help_the_second_try(plain: Lab) -> None:
+    """The work makes an existing test fail, which then writes the ignored file that it would pass with."""
+    plain.write("tests/test_once.py", ONCE)
+    plain.git("add", "--all")
+    plain.git("commit", "--quiet", "--message=once")
+    plain.play(default=attempt({"slow": ""}))
+    plain.loop()
+    seen = [(one["when"], one["ok"]) for one in plain.events() if one["type"] == "gate" and one["iteration"] == 1]
+    assert seen == [("before", True), ("after", False), ("after-again", False)]
+
+
 VARYING = """\
 import os
 import tempfile

@@ -121,6 +121,10 @@ class GateSeries(Struct, frozen=True, kw_only=True):
         )
 
 
+def describe_flaky(tests: Sequence[str]) -> tuple[str, ...]:
+    return (f"{FLAKY}: {', '.join(tests[:3])}",) if tests else ()
+
+
 def is_cut_off(results: Sequence[GateResult], commands: Sequence[str]) -> bool:
     """Whether the gates were stopped before all of them had ended."""
     return len(results) < len(commands) or any(one.why == "stopped" for one in results)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ralphtool.executors import gate_run
-from ralphtool.executors.gate_series import FLAKY, OLD_TESTS_ON_WORK, is_cut_off
+from ralphtool.executors.gate_series import OLD_TESTS_ON_WORK, describe_flaky, is_cut_off
 from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
 from ralphtool.judging import gates
 from ralphtool.judging.chance import may_vary
@@ -74,7 +74,7 @@ class Prover:
         if report.tree and assignment.gates:
             self._workspace.protect(report.tree, assignment.story, assignment.entry)
         try:
-            results, facts = self._run_gates(paths, report.ahead)
+            results, facts = self._run_gates(report, paths)
             report = self._add_results(report, results)
             if is_whole and not report.red and not is_cut_off(results, assignment.gates):
                 evidence = self._gather(report, paths, results)
@@ -158,7 +158,7 @@ class Prover:
 
     # --- the gates ------------------------------------------------------------------------------
 
-    def _run_gates(self, paths: ChangedPaths, ahead: Sequence[GateResult]) -> tuple[list[GateResult], dict[str, Any]]:
+    def _run_gates(self, report: Report, paths: ChangedPaths) -> tuple[list[GateResult], dict[str, Any]]:
         """Runs them on what will be committed, without ignored files that the attempt created.
 
         If the gates are red without those, they are tried with them, so that the agent is not blamed for the wrong
@@ -174,13 +174,14 @@ class Prover:
         self._workspace.set_ignored_aside(aside)
         environments = sorted({str(find_environment(path)) for path in installed})
         is_anew = self._make_anew(environments)
+        dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
+        is_known = report.ahead and not environments  # a new environment has not been tested yet
+        results, flaky = (list(report.ahead), []) if is_known else self._run_on_work(report.tree, commands)
         facts: dict[str, Any] = {
-            "dirty_submodules": tuple(map(printable, self._workspace.find_dirty_submodules())),
+            "dirty_submodules": dirty,
             "is_own_environment": bool(environments) and not is_anew,
-            "told": tuple(_tell_ignored(aside, inside, environments, is_anew=is_anew)),
+            "told": (*_tell_ignored(aside, inside, environments, is_anew=is_anew), *describe_flaky(flaky)),
         }
-        is_known = ahead and not environments  # a new environment has not been tested yet
-        results = list(ahead) if is_known else self._run("after", commands)
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()
             again = self._run("after", commands)
@@ -189,6 +190,19 @@ class Prover:
                 dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
                 return again, facts | {"only_with_ignored": ignored, "dirty_submodules": dirty}
         return results, facts
+
+    def _run_on_work(self, tree: str | None, commands: Sequence[str]) -> tuple[list[GateResult], list[str]]:
+        """The results, and tests that failed by chance. A few tests that passed before get a second try."""
+        results = self._run("after", commands)
+        before = self._series.before or gates.build_baseline("", ())
+        red = gates.find_newly_red(results, before)
+        if not tree or not gates.may_be_flaky(red, before):
+            return results, []
+        self._show(tree, lambda path: False, {})
+        again = {one.command: one for one in self._run("after-again", [one.command for one in red])}
+        if len(again) < len(red) or self._is_newly_red(list(again.values())):
+            return results, []
+        return [again.get(one.command, one) for one in results], [test for one in red for test in one.tests]
 
     def _list_in_submodules(self, paths: Sequence[str]) -> list[str]:
         """Those of the files that can't be committed because a submodule has them, not because git ignores them."""
@@ -358,8 +372,7 @@ class Prover:
             return structs.replace(retried, told=(*retried.told, told))
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
-        told = f"{FLAKY}: {', '.join(saved[:3])}"
-        return structs.replace(retried, told=(*retried.told, told))
+        return structs.replace(retried, told=(*retried.told, *describe_flaky(saved)))
 
     def _pick(self, runs: Sequence[SuiteRun], like: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
         wanted = [one.command for one in like]
@@ -392,8 +405,7 @@ class Prover:
         flaky = find_flaky(unsure, self._run_without_work("own-tests-again", tree, paths, counted))
         if is_varying and flaky != frozenset(unsure):
             flaky |= find_failed(unsure, self._show_and_run("after-again", tree, lambda path: False, {}, counted))
-        told = (f"{FLAKY}: {', '.join(sorted(flaky)[:3])}",) if flaky else ()
-        return structs.replace(evidence, flaky=flaky, told=(*evidence.told, *told))
+        return structs.replace(evidence, flaky=flaky, told=(*evidence.told, *describe_flaky(sorted(flaky))))
 
     def _show_and_run(
         self,
@@ -403,11 +415,14 @@ class Prover:
         contents: Contents,
         suites: Sequence[SuiteRun],
     ) -> tuple[SuiteRun, ...]:
+        self._show(tree, is_old, contents)
+        return tuple(map(self._to_run, self._run(kind, [one.command for one in suites])))
+
+    def _show(self, tree: str, is_old: Callable[[str], bool], contents: Contents) -> None:
+        """Puts the work in place, with some files as at the checkpoint. What gates left must not help the next one."""
         self._is_elsewhere = True
-        # Ignored files that the last run of the tests wrote must not help this one.
         self._workspace.set_ignored_aside([one for one in self._workspace.clean_up() if not _is_installed(one)])
         self._workspace.show_mix(tree, is_old, contents)
-        return tuple(map(self._to_run, self._run(kind, [one.command for one in suites])))
 
     def _to_run(self, result: GateResult) -> SuiteRun:
         return structs.replace(to_run(result), is_check=self._is_check(result.command))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _READING = "tests by name"  # change it when a baseline contains more than before, so that earlier ones are rebuilt
+_MOST_FLAKY = 3  # more tests that fail at once don't fail by chance
 
 
 class GateResult(Struct, frozen=True, kw_only=True):
@@ -122,6 +123,13 @@ def list_names(tests: EarlierTests) -> frozenset[str] | None:
 def find_newly_red(results: Sequence[GateResult], before: Baseline) -> list[RedGate]:
     """The failures that did not occur before. If a whole command was red, none of its failures counts as new."""
     return [red for one in results if not one.ok and (red := _find_new_failure(one, before))]
+
+
+def may_be_flaky(red: Sequence[RedGate], before: Baseline) -> bool:
+    """Whether only a few tests are newly red, all of which passed before: they may have failed by chance."""
+    passed = {one.command: list_names(before.tests[one.command]) for one in red if one.command in before.tests}
+    are_known = all(one.tests and set(one.tests) <= (passed.get(one.command) or frozenset()) for one in red)
+    return are_known and 0 < sum(len(one.tests) for one in red) <= _MOST_FLAKY
 
 
 def _find_new_failure(result: GateResult, before: Baseline) -> RedGate | None:
