@@ -44,14 +44,14 @@ PLAIN = Material(change="add-login", story=story(), token=TOKEN, attempt=1, atte
 
 
 def full(text: str) -> dict[str, Any]:
-    """Every part that others may write, each with the same text."""
+    """Every part that others may write, each with about the same text."""
     return {
         "story": story(text, text, text),
         "proposal": text,
         "design": text,
         "scenarios": [scenario(text)],
         "failure": text,
-        "guidance": text,
+        "guidance": f"{text} !",  # the same as the failure would be left out
         "warnings": [text],
         "memory": [learnt(1, text, sources=(text,)), learnt(2, text, id=None), learnt(3, text, kind="pattern")],
         "notes": text,
@@ -97,6 +97,12 @@ def test_the_sections_come_in_their_order() -> None:
 def test_the_last_failure_and_the_guidance_come_first_in_what_we_know() -> None:
     text = made(**full("words")).text.partition("# What we know\n")[2]
     assert re.findall(r"^## (.*)", text, re.MULTILINE)[:2] == ["How the last attempt ended", "Do this first"]
+
+
+def test_guidance_that_the_failure_has_already_is_not_repeated() -> None:
+    text = made(failure="newly red: test_total\n\nits output", guidance="newly red: test_total").text
+    assert text.count("newly red: test_total") == 1
+    assert "Do this first" in made(failure="newly red: test_total", guidance="restore the total").text
 
 
 def test_without_anything_to_know_there_is_no_such_section() -> None:
@@ -296,7 +302,7 @@ def test_a_prompt_keeps_to_its_budget(text: str, budget: int) -> None:
 
 def test_what_was_left_out_says_so_in_its_place() -> None:
     long = "word " * 50_000
-    prompt = made(proposal=long, design=long, notes=long, failure=long, guidance=long, budget_tokens=10_000)
+    prompt = made(proposal=long, design=long, notes=long, failure=long, guidance=long + "!", budget_tokens=10_000)
     assert set(prompt.cut) == {"the proposal", "the design", "the learnings file", "the last failure", "the guidance"}
     for what in ("the proposal", "the design", "the last failure", "the guidance"):
         assert re.search(rf"\[\d+ characters of {what} left out; ", prompt.text), what

@@ -98,6 +98,17 @@ def test_a_paused_run_begins_nothing_new_until_it_is_resumed(busy: Any) -> None:
     assert lab.run("resume").stdout == "add-login is not paused: nothing to do\n"
 
 
+def test_the_summary_of_a_run_that_ends_paused_says_how_to_end_the_pause(busy: Any) -> None:
+    lab, process = busy
+    lab.run("pause")
+    went_on(lab)
+    assert wait_until(lambda: seen(lab, "paused"), 60)
+    lab.run("stop")
+    assert ended(process) == 130
+    steps = [(one["say"], one.get("run")) for one in seen(lab, "run_ended")[-1]["next"]]
+    assert ("end the pause", "ralphtool resume add-login") in steps
+
+
 def test_a_pause_between_two_runs_is_listed(lab: Lab) -> None:
     lab.repository()
     lab.run("pause")

@@ -211,7 +211,7 @@ def _build_parts(material: Material, room: _CharacterBudget, memory: dict[str, s
         "box": material.box,
         "chunk": _describe_chunk(material.task),
         "failure": _build_optional(room, "the last failure", "How the last attempt ended", material.failure, _FAILURE),
-        "guidance": _build_optional(room, "the guidance", "Do this first", material.guidance, _GUIDANCE),
+        "guidance": _build_optional(room, "the guidance", "Do this first", _find_new_guidance(material), _GUIDANCE),
         "gates": room.fit("the commands", "\n".join(material.gates)) if material.gates else "(there are no commands)",
         "warnings": _build_optional(room, "the warnings", "Beware", "\n".join(material.warnings), _FAILURE),
         **memory,
@@ -222,6 +222,11 @@ def _build_parts(material: Material, room: _CharacterBudget, memory: dict[str, s
         "design": _build_optional(room, "the design", "Design", material.design),
         "proposal": _build_optional(room, "the proposal", "Why", material.proposal),
     }
+
+
+def _find_new_guidance(material: Material) -> str:
+    """Without a better idea, a decision repeats why the last attempt failed: the failure has that already."""
+    return "" if material.guidance.strip() in (material.failure or "") else material.guidance
 
 
 def _add_title(title: str, text: str) -> str:

@@ -143,6 +143,8 @@ def _list_advice(
     flag, depends_on = change.change_flag(), {story.id: story.depends_on for story in stories}
     yield from advice.advise_on_stories(change.name, rows, flag, change.change_state.stories)
     yield from advice.advise_on_needed(rows, depends_on, flag)
+    if not is_done and change.change_state.paused:
+        yield NextStep(say="end the pause", run=f"ralphtool resume {change.name}")
     if not is_done and advice.can_continue(rows, depends_on):
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
     elif change.workspace.branch and (is_done or any(row.commit for row in rows)):
