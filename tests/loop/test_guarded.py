@@ -98,6 +98,19 @@ def test_it_does_so_in_every_workspace(lab: Lab, workspace: str) -> None:
     assert lab.git("status", "--porcelain", "--", "cart.py", "tests") == ""
 
 
+@pytest.mark.parametrize(
+    "left", ["## 2. Speed\n\n- [ ] 2.1 Make it quick\n", "## 1. Speed\n\n- [ ] 1.1 Make it quick\n"]
+)
+def test_it_does_so_if_the_weakening_story_is_removed_from_the_plan(lab: Lab, left: str) -> None:
+    made = make(lab, workspace="worktree")
+    first = {"story": "1", "steps": attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER})}
+    made.play(first).loop("--max-iterations", "1")
+    lab.tasks_file.write_text(left)
+    lab.play(default=attempt({"cart.py": BROKEN})).loop()
+    [failure] = [one["summary"] for one in lab.entries() if one["status"] == "failed"]
+    assert failure.startswith(TOLD.replace("story 1", "story 1 (removed)"))
+
+
 def test_a_story_that_keeps_the_behaviour_needs_one_more_run(lab: Lab) -> None:
     quick = CART.replace("sum(prices)", "sum(list(prices))") + DISCOUNT
     told = work(make(lab), {"cart.py": CART + DISCOUNT, "tests/test_cart.py": WEAKER}, {"cart.py": quick})

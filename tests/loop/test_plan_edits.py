@@ -93,6 +93,54 @@ def test_a_reworded_story_is_run_as_reworded_and_with_fresh_attempts(lab: Lab) -
     assert "Make two, in blue" in prompts[-1].read_text()
 
 
+def reword_while_an_agent_works(lab: Lab, old: str, new: str, *options: str) -> int:
+    """The first attempt at story 1 is done when the user has reworded it."""
+    go, ready = lab.root / ".ralph/go", lab.root / ".git/ralph/worktrees/add-login/ready"
+    wait = f"touch ready; while test ! -e {go}; do sleep 0.02; done; rm ready"
+    lab.play({"story": "1", "attempt": 1, "steps": [{"run": f"test -e {go} || {{ {wait}; }}"}, *WORK]}, default=WORK)
+    run = lab.start(*options)
+    assert wait_until(lambda: ready.exists() or run.poll() is not None)
+    lab.write(TASKS, PLAN.replace(old, new))
+    go.touch()
+    run.communicate(timeout=PATIENCE)
+    return int(run.wait())
+
+
+def test_a_story_that_is_reworded_while_an_agent_does_it_is_done_again(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree")
+    assert reword_while_an_agent_works(lab, "Make one", "Make one, in blue") == 0
+    assert lab.checkpoints() == ["1", "1", "2"]
+    [edit] = edited(lab)
+    assert edit["text"].endswith("open again, because you reworded it while an agent worked on it: story 1")
+    prompts = sorted(lab.root.glob(".ralph/runs/*/*/prompt.md"))
+    assert ["Make one, in blue" in path.read_text() for path in prompts[:2]] == [False, True]
+    assert "- [x] 1.1 Make one, in blue" in on_branch(lab)
+
+
+def test_a_run_that_ends_then_does_not_call_the_reworded_story_done(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree")
+    limit = ("--max-iterations", "1")
+    assert reword_while_an_agent_works(lab, "First\n\n- [ ] 1.1 Make one", "A\n\n- [ ] 1.1 Make one", *limit) == 1
+    assert lab.events()[-1]["stories"][0]["state"] == "open"
+    assert lab.run("list", "--json").json["changes"][0]["stories_done"] == 0
+    assert lab.loop().exit_code == 0
+    assert lab.checkpoints() == ["1", "1", "2"]
+
+
+def test_another_story_that_is_reworded_meanwhile_changes_nothing_for_the_first(lab: Lab) -> None:
+    lab.repository(PLAN, workspace="worktree")
+    assert reword_while_an_agent_works(lab, "Make two", "Make two, in blue") == 0
+    assert lab.checkpoints() == ["1", "2"]
+
+
+def test_the_work_of_a_done_story_that_is_removed_is_named(lab: Lab) -> None:
+    begin(lab)
+    lab.write(TASKS, "## 1. Second\n\n- [ ] 1.1 Make two\n")
+    commit = lab.git("log", "--format=%h", "--abbrev=10", "--grep=Ralph-Story: 1", "ralph/add-login")
+    assert lab.loop().exit_code == 0
+    assert f"until you revert it there: {commit} (story 1)" in edited(lab)[0]["text"]
+
+
 def test_a_removed_story_is_not_run(lab: Lab) -> None:
     begin(lab, plan=PLAN + THIRD)
     lab.write(TASKS, PLAN)

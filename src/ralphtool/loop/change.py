@@ -193,9 +193,21 @@ class Change:
 
         A story that is done again is itself one of them.
         """
-        states = self.change_state.stories
+        states, gone = self.change_state.stories, self.change_state.guards
         done = [id for id in self.workspace.checkpoints() if id in states]
-        return tuple(structs.replace(one, story=id) for id in done if (one := states[id].guarded))
+        found = [structs.replace(one, story=id) for id in done if (one := states[id].guarded)]
+        return tuple(sorted([*gone, *found], key=self._count_commits_before) if gone else found)
+
+    def _count_commits_before(self, one: GuardedTests) -> int:
+        repository = Repository.find(self.root)
+        told = repository.text("rev-list", "--count", one.base, check=False) if repository else ""
+        return int(told or 0)
+
+    def keep_guards(self, removed: Sequence[str]) -> None:
+        """The work of done stories that are removed from the plan stays, so what they changed in tests still counts."""
+        states = self.change_state.stories
+        found = [(id, state.guarded) for id in removed if (state := states.get(id))]
+        self.change_state.guards += [structs.replace(one, story=f"{id} (removed)") for id, one in found if one]
 
     def read_receipts(self) -> dict[str, Receipt]:
         """What is claimed about the branch as it is now; without those that only the user ticked."""

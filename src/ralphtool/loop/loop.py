@@ -135,7 +135,7 @@ class Loop:
         self._act(started.change, iteration)
 
     def _conclude(self) -> RunEnded:
-        self.change.follow_branch()
+        plan_edits.follow_user_at_end(self.change)
         self.listener.apply(is_over=True)
         self.change.workspace.begin(None)
         lifecycle.drain(self.change.run, partial(spec_notes.write_out, self.change, self.history))
@@ -431,7 +431,7 @@ class Loop:
         if iteration.verdict.status in ("interrupted", "transient"):
             self._postpone(change, iteration)
             return
-        self.change.change_state.story(iteration.story.id).close_return()
+        plan_edits.note_rewording(self.change, iteration)
         self.roster.mark_available(self.roster.find(iteration.assignment.agent), iteration.report.quotas)
         made = outcome.settle(change, iteration)
         if made.tree:

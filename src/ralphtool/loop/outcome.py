@@ -65,6 +65,7 @@ class Iteration(Struct, frozen=True, kw_only=True):
 
 def settle(change: Change, iteration: Iteration) -> Outcome:
     """Writes the outcome of an iteration, in one step. From then on it counts, and must only be carried out."""
+    change.change_state.story(iteration.story.id).close_return()
     if not iteration.is_kept:
         change.undo_ticks(iteration.story)
     tree = _mark_done(change, iteration)

@@ -21,27 +21,54 @@ from ralphtool.workspace.user_plan import UnusablePlan
 
 if TYPE_CHECKING:
     from ralphtool.loop.change import Change
+    from ralphtool.loop.outcome import Iteration
     from ralphtool.record.change_state import ChangeState
 
 _MARK = "Ralph-Edit: "
 
 
-def take_up(change: Change) -> bool:
-    """Whether the plan has changed. Reports go to the change's notices and events."""
+def note_rewording(change: Change, iteration: Iteration) -> None:
+    """Notes if the user has reworded a story while an agent did it: then its work is not what the plan asks for."""
+    if not iteration.is_done:
+        return
     try:
         merged = change.workspace.merge_users_plan(change.ref)
+    except UnusablePlan:
+        merged = None
+    change.workspace.forget_users_plan()
+    known = {new: old for old, new in merged.edit.renamed} if merged else {}
+    reworded = {known.get(id, id) for id in merged.edit.reworded} if merged else set()
+    change.change_state.story(iteration.story.id).is_outdated = iteration.story.id in reworded
+
+
+def follow_user_at_end(change: Change) -> None:
+    """A run that ends must not call a story done that was reworded meanwhile. Other edits can wait for the next run."""
+    change.follow_branch()
+    change.workspace.begin(None)
+    if any(state.is_outdated for state in change.change_state.stories.values()):
+        take_up(change)
+
+
+def take_up(change: Change) -> bool:
+    """Whether the plan has changed. Reports go to the change's notices and events."""
+    outdated = [id for id, state in change.change_state.stories.items() if state.is_outdated]
+    try:
+        merged = change.workspace.merge_users_plan(change.ref, outdated)
     except UnusablePlan as error:
         change.notices.append(
             f"your plan of {change.name} can't be used as it is now, so the last valid version stays in use: {error}"
         )
         return False
+    for id in outdated:  # either the merge has reopened it, or the user has taken the edit back
+        change.change_state.story(id).is_outdated = False
     if merged is None:
         return False
+    left = _describe_left_work(change, merged.edit)
     message, note = build_message(change.name, merged.edit), build_note(change.name, merged.edit)
     start = change.workspace.publish_plan(merged, message, note)
     _apply(change, merged.edit, start)
     change.workspace.begin(None)
-    if text := merged.edit.describe(change.name, change.change_flag()):
+    if text := merged.edit.describe(change.name, change.change_flag()) + left:
         rows = list_stories(change.root, change.spec)
         change.events.append(
             PlanEdited(text=text, stories=rows, renumbered=merged.edit.renamed, commit=change.workspace.tip)
@@ -68,9 +95,19 @@ def build_note(change: str, edit: PlanEdit) -> str:
     return f"ralphtool: the plan of {change} as its user has it\n\n{_MARK}{msgspec.json.encode(edit).decode()}\n"
 
 
+def _describe_left_work(change: Change, edit: PlanEdit) -> str:
+    """Removing a done story from the plan does not revert its commit, which `finish` would merge."""
+    commits = change.workspace.checkpoints()
+    left = [f"{commits[id][:10]} (story {id})" for id in edit.removed if id in commits]
+    return (
+        f"; the work of done stories stays on the branch, until you revert it there: {', '.join(left)}" if left else ""
+    )
+
+
 def _apply(change: Change, edit: PlanEdit, start: str) -> None:
     """Moves the state of the stories to their new ids; a reworded story gets fresh attempts."""
     state = change.change_state
+    change.keep_guards(edit.removed)
     for id in (*edit.removed, *edit.reworded):
         old = next((before for before, after in edit.renamed if after == id), id)
         if known := state.stories.get(old):
@@ -87,7 +124,7 @@ def move_state(state: ChangeState, edit: PlanEdit) -> None:
     """Moves what is known of the stories to their new ids. The questions and the history stay as they are."""
     state.stories = plan_numbers.rename(state.stories, edit)
     state.finished = plan_numbers.rename(state.finished, edit)
-    for id in (*edit.reworded, *edit.reopened):
+    for id in (*edit.reworded, *edit.reopened, *edit.outdated):
         change_state.reset_attempts(state.story(id))
-    for id in edit.reopened:  # if it is ticked again, it is not by the work that was done before
+    for id in (*edit.reopened, *edit.outdated):  # ticking it again is not the work that was done before
         state.story(id).proof = state.story(id).status = None

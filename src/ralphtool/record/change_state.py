@@ -86,6 +86,7 @@ class StoryState(Struct, kw_only=True):
     sent_back: ReturnedWork | None = None  # for its next attempt
     returns: int = 0  # how often it was sent back
     met: str = ""  # what it conflicted with, if resolving that has failed
+    is_outdated: bool = False  # the user reworded it while an agent did it
     guarded: GuardedTests | None = None  # tests that it changed: as they were, they guard the later stories
     accused: list[str] = []  # tests whose old versions failed on the code of the last attempt
 
@@ -103,6 +104,7 @@ class ChangeState(Struct, kw_only=True):
     paused: bool = False
     told: list[str] = []  # a human's guidance for all stories
     plan: str = ""  # the commit of the user's plan when an edit was last applied
+    guards: list[GuardedTests] = []  # of done stories that are no longer in the plan
     finished: dict[str, Receipt] = {}  # of stories whose work `ralphtool finish` merged: their branch is gone
     heeded: list[str] = []  # ids of applied steering commands, until their files are removed
 

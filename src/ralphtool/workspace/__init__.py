@@ -8,7 +8,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from typing import Protocol
 
     from ralphtool.judging.guard.model import FileChange
@@ -60,8 +60,14 @@ class Workspace(Protocol):
         """Whether the user may have edited the plan since it was merged last; cheap."""
         ...
 
-    def merge_users_plan(self, ref: str) -> MergedPlan | None:
+    def forget_users_plan(self) -> None:
+        """The next merge finds the same edit again."""
+        ...
+
+    def merge_users_plan(self, ref: str, outdated: Collection[str] = ()) -> MergedPlan | None:
         """The user's present plan with the branch's progress; None if nothing was edited.
+
+        `outdated` are done stories that were reworded while an agent worked on them: they are open again.
 
         Raises UnusablePlan if the user's plan can't be used as it is now.
         """

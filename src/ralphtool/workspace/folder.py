@@ -8,7 +8,7 @@ from ralphtool.errors import GitError
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.specs import Spec
@@ -34,7 +34,10 @@ class Folder:
     def has_edited_plan(self, ref: str) -> bool:
         return False  # there is only one version of it
 
-    def merge_users_plan(self, ref: str) -> MergedPlan | None:
+    def forget_users_plan(self) -> None:
+        pass
+
+    def merge_users_plan(self, ref: str, outdated: Collection[str] = ()) -> MergedPlan | None:
         return None
 
     def publish_plan(self, merged: MergedPlan, message: str, seen: str) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from msgspec import Struct
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 
     from ralphtool.specs import Story, Task
 
@@ -28,15 +28,15 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     reworded: tuple[str, ...] = ()  # not done
     reopened: tuple[str, ...] = ()  # were done, but have an open box now
+    outdated: tuple[str, ...] = ()  # done, but reworded while an agent worked on them: open again
     changed_when_done: tuple[str, ...] = ()  # done, with a different wording than the plan has now
     renamed: tuple[tuple[str, str], ...] = ()  # old and new ids
     done_tasks: tuple[str, ...] = ()  # those to be ticked
 
     @property
     def is_nothing(self) -> bool:
-        return not (
-            self.added or self.removed or self.reworded or self.reopened or self.changed_when_done or self.renamed
-        )
+        stories = (self.added, self.removed, self.reworded, self.reopened, self.outdated, self.changed_when_done)
+        return not any((*stories, self.renamed))
 
     def describe(self, change: str, flag: str = "") -> str:
         """One line for people; empty if no story has changed. `flag` names the change in a command, if needed."""
@@ -45,6 +45,7 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
             ("removed", self.removed),
             ("reworded", self.reworded),
             ("open again, with new tasks", self.reopened),
+            ("open again, because you reworded it while an agent worked on it", self.outdated),
             ("renumbered", tuple(f"{old} → {new}" for old, new in self.renamed)),
         ]
         told = "; ".join(f"{what}: {_name(ids)}" for what, ids in parts if ids)
@@ -57,24 +58,36 @@ class PlanEdit(Struct, frozen=True, kw_only=True):
         return f"you edited the plan of {change}: {told}{asked}" if told or asked else ""
 
 
-def compare(base: Sequence[Story], ours: Sequence[Story], theirs: Sequence[Story]) -> PlanEdit:
-    """The effect on `ours`, the stories as a run has them, of an edit that turned `base` into `theirs`."""
+def compare(
+    base: Sequence[Story], ours: Sequence[Story], theirs: Sequence[Story], outdated: Collection[str] = ()
+) -> PlanEdit:
+    """The effect on `ours`, the stories as a run has them, of an edit that turned `base` into `theirs`.
+
+    `outdated` are stories of `ours` that were reworded while an agent worked on them: their work is for other words.
+    """
     known = match(ours, theirs)  # by new ids
     before = match(base, theirs)
     by_id = {story.id: story for story in ours}
     matched = [(story, by_id[known[story.id]]) for story in theirs if story.id in known]
-    done = tuple(_list_done(theirs, known, before, ours, base))
+    old = tuple(new.id for new, mine in matched if mine.id in outdated and mine.done and spell(new) != spell(mine))
+    ticked = [story for story in theirs if story.id not in old]
+    done = tuple(_list_done(ticked, known, before, ours, base))
     is_done = {story.id: bool(story.tasks) and all(task.id in done for task in story.tasks) for story in theirs}
-    changed = [(new, old) for new, old in matched if spell(new) != spell(old)]
+    changed = [(new, mine) for new, mine in matched if spell(new) != spell(mine)]
     return PlanEdit(
         added=tuple(story.id for story in theirs if story.id not in known),
         removed=tuple(story.id for story in ours if story.id not in known.values()),
-        reworded=tuple(new.id for new, old in changed if not old.done and not is_done[new.id]),
-        reopened=tuple(new.id for new, old in matched if old.tasks and old.done and not is_done[new.id]),
-        changed_when_done=tuple(new.id for new, old in changed if old.done and is_done[new.id]),
-        renamed=tuple((old.id, new.id) for new, old in matched if new.id != old.id),
+        reworded=tuple(new.id for new, mine in changed if not mine.done and not is_done[new.id]),
+        reopened=tuple(new.id for new, mine in matched if _is_reopened(mine, is_done[new.id]) and new.id not in old),
+        outdated=old,
+        changed_when_done=tuple(new.id for new, mine in changed if mine.done and is_done[new.id]),
+        renamed=tuple((mine.id, new.id) for new, mine in matched if new.id != mine.id),
         done_tasks=done,
     )
+
+
+def _is_reopened(story: Story, is_done: bool) -> bool:
+    return bool(story.tasks) and story.done and not is_done
 
 
 def _list_done(

@@ -7,16 +7,9 @@ import time
 from itertools import count
 from typing import TYPE_CHECKING
 
+from ralphtool import errors
 from ralphtool.core import files, layout
-from ralphtool.errors import (
-    ChangeNotFound,
-    GitError,
-    InvalidValue,
-    SpecError,
-    StoryNotFound,
-    TaskNotFound,
-    from_os_error,
-)
+from ralphtool.errors import GitError, InvalidValue, from_os_error
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
 from ralphtool.workspace.checkpoints import read_checkpoints
@@ -31,7 +24,7 @@ from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, buil
 from ralphtool.workspace.swapped_files import SwappedFiles, build_swap, set_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import ChangedFile
@@ -360,7 +353,10 @@ class Tree:
         """A tree with the user's version of the plan; None if there is nothing new."""
         raise NotImplementedError
 
-    def merge_users_plan(self, ref: str) -> MergedPlan | None:
+    def forget_users_plan(self) -> None:
+        pass
+
+    def merge_users_plan(self, ref: str, outdated: Collection[str] = ()) -> MergedPlan | None:
         known = self.repository.resolve(layout.START + self.change)
         if known is None or not self.has_edited_plan(ref):
             return None
@@ -368,7 +364,7 @@ class Tree:
         if taken is None:
             return None
         self._users_tree = taken
-        return user_plan.merge(self._spec_place(ref), known, self._tip_tree, taken)
+        return user_plan.merge(self._spec_place(ref), known, self._tip_tree, taken, outdated)
 
     def publish_plan(self, merged: MergedPlan, message: str, seen: str) -> str:
         commit = self.repository.commit(merged.tree, [self.tip], message)
@@ -460,7 +456,8 @@ class Tree:
         place = self._spec_place(ref)
         try:
             return place.edit(tree, edit)
-        except (ChangeNotFound, SpecError, StoryNotFound, TaskNotFound):  # an attempt may have broken it
+        except (errors.ChangeNotFound, errors.SpecError, errors.StoryNotFound, errors.TaskNotFound):
+            # An attempt may have broken it.
             return place.edit(place.take_from(tree, self._tip_tree), edit)
 
     def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:

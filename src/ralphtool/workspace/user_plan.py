@@ -22,7 +22,7 @@ from ralphtool.workspace.git import Repository
 from ralphtool.workspace.revert import SpecPlace, open_own_index, write_blobs
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from ralphtool.specs import Spec, Story
     from ralphtool.workspace.plan_merge import PlanEdit
@@ -63,6 +63,10 @@ class UserPlan:
     def has_changed(self) -> bool:
         """Whether it may have changed since it was last taken; cheap, since it is called before each story."""
         return tuple(self._list_states()) != self._seen
+
+    def forget(self) -> None:
+        """It was only looked at: the same edit must be found again."""
+        self._seen = None
 
     def _list_states(self) -> list[tuple[object, ...]]:
         paths = [os.path.join(self._home.top, path) for path in self._place.list_paths()]
@@ -134,7 +138,7 @@ def _list_below(folder: str) -> list[str]:
 # --- merging ----------------------------------------------------------------------------------------
 
 
-def merge(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | None:
+def merge(place: SpecPlace, base: str, tip: str, theirs: str, outdated: Collection[str] = ()) -> MergedPlan | None:
     """The tree of `tip` with the user's edits since `base`; None if nothing was edited."""
     repository, paths = place.repository, place.list_paths()
     versions = [repository.files_at(tree, *paths) for tree in (base, tip, theirs)]
@@ -149,7 +153,7 @@ def merge(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | No
         return None
     tree = write_blobs(repository, tip, changed)
     before, ours, edited = (_read_stories(place, one) for one in (base, tip, tree))
-    edit = plan_merge.compare(before, ours, edited)
+    edit = plan_merge.compare(before, ours, edited, outdated)
     return MergedPlan(tree=place.edit(tree, lambda spec: _set_ticks(spec, edit)), edit=edit)
 
 

@@ -172,6 +172,10 @@ class Worktree(Tree):
     def has_edited_plan(self, ref: str) -> bool:
         return self._find_user_plan(ref).has_changed()
 
+    def forget_users_plan(self) -> None:
+        if self._user_plan:
+            self._user_plan.forget()
+
     def _take_users_plan(self, ref: str, known: str) -> str | None:
         return self._find_user_plan(ref).take(known)
 
