@@ -153,3 +153,18 @@ def test_a_few_tests_that_passed_before_may_be_flaky(
     baseline = gates.build_baseline("key", [result(before)])
     red = gates.find_newly_red([result(now, exit_code=1)], baseline)
     assert gates.may_be_flaky(red, baseline) is expected
+
+
+@pytest.mark.parametrize(
+    ("commands", "builds"),
+    [
+        (["npm run build", "make test"], ["npm run build"]),
+        (["npm run lint", "npx tsc -p .", "make test"], ["npx tsc -p ."]),
+        (["npx tsc --noEmit", "make test"], []),
+        (["make test", "npm run build"], []),
+        (["npm run build"], []),
+    ],
+)
+def test_gates_that_build_what_the_tests_after_them_use(commands: list[str], builds: list[str]) -> None:
+    results = [result(numbers(2) if one == GATE else None, one) for one in commands]
+    assert gates.list_builds(results) == builds

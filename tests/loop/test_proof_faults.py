@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from loop.shop import (
     TESTS,
     UNITTEST_GATE,
     UNITTEST_OWN,
+    UNITTESTS,
     attempt,
     make_shop,
     receipts,
@@ -143,6 +145,49 @@ def test_a_new_test_that_only_looks_as_if_it_varied_proves_the_story(plain: Lab)
     assert state_of(plain) == "proven"
     gates = [one["when"] for one in plain.events() if one["type"] == "gate"]
     assert gates[-3:] == ["own-tests", "own-tests-again", "after-again"]
+
+
+BUILD = """\
+import os
+import shutil
+
+os.makedirs("local", exist_ok=True)
+shutil.copy("cart.py", "local/built.py")
+"""
+
+
+def use_build(tests: str) -> str:
+    return f"import sys\n\nsys.path.insert(0, 'local')\n{tests}".replace("from cart import", "from built import")
+
+
+@pytest.fixture
+def built(plain: Lab) -> Lab:
+    """Its tests use what a gate before them builds, in a folder that git ignores."""
+    plain.write("build.py", BUILD)
+    plain.write("tests/test_cart.py", use_build(UNITTESTS))
+    plain.git("add", "--all")
+    plain.git("commit", "--quiet", "--message=build")
+    plain.configure(checks=[f"{sys.executable} build.py"], tests=[UNITTEST_GATE], attempts=2)
+    return plain
+
+
+def test_tests_of_a_build_run_on_a_build_of_the_same_source(built: Lab) -> None:
+    """The new test fails without the work only if the build is without it, too."""
+    built.play(default=attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": use_build(UNITTEST_OWN)}))
+    assert state_of(built) == "proven"
+    assert (built.root / "local/built.py").read_text() == CART + DISCOUNT, "the last build is that of the work"
+    assert built.git("status", "--porcelain", "--", "cart.py", "build.py") == ""
+
+
+def test_a_weakened_test_of_a_build_guards_as_well(built: Lab) -> None:
+    built.tasks_file.write_text("## 1. Tidy\n\n- [ ] 1.1 Tidy up\n\n## 2. Speed\n\n- [ ] 2.1 Make it quick\n")
+    built.git("commit", "-qam", "two stories")
+    weaker = use_build(UNITTESTS).replace("self.assertEqual(total([1, 2]), 3)", "total([1, 2])")
+    tidy = attempt({"cart.py": CART + DISCOUNT, "tests/test_cart.py": weaker})
+    built.play({"story": "1", "steps": tidy}, default=attempt({"cart.py": CART.replace("sum(prices)", "4")}))
+    built.loop()
+    assert [one["state"] for one in receipts(built)] == ["held"]
+    assert "before story 1 changed them fail on the new code" in built.entries()[-1]["summary"]
 
 
 def test_a_test_that_the_work_repairs_proves_the_story(plain: Lab) -> None:

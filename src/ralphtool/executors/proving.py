@@ -6,7 +6,6 @@ work itself first: a kill loses nothing.
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -14,12 +13,12 @@ from msgspec import structs
 from ralphtool.executors import gate_run
 from ralphtool.executors.gate_series import OLD_TESTS_ON_WORK, describe_flaky, is_cut_off
 from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
+from ralphtool.executors.proof_notes import describe_ignored, join_paths, render_diff
 from ralphtool.judging import gates
 from ralphtool.judging.chance import may_vary
 from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
 from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import merge_config
-from ralphtool.judging.guard.model import decode
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.lost_tests import find_lost, find_lost_checks
 from ralphtool.judging.moves import only_follows_moves
@@ -45,8 +44,6 @@ if TYPE_CHECKING:
     from ralphtool.workspace import Workspace
     from ralphtool.workspace.swapped_files import Contents
 
-_MOST_LINES = 200  # of a diff in a question
-
 
 class Prover:
     """Runs the gates, and the tests that the changed files require. `spec` is the spec's path, which proves nothing."""
@@ -67,6 +64,7 @@ class Prover:
         self._is_elsewhere = False  # something other than the work is in place
         self._old_output = ""  # the end of what the old tests printed when they last failed
         self._seconds = 0.0  # of all gates that were run
+        self._builds: list[str] = []  # gates that build what the tests use
 
     def prove(self, report: Report, *, is_whole: bool) -> Report:
         """Adds the gates' results and, for a complete story, all the evidence. The work is in place afterwards."""
@@ -176,11 +174,13 @@ class Prover:
         is_anew = self._make_anew(environments)
         dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
         is_known = report.ahead and not environments  # a new environment has not been tested yet
-        results, flaky = (list(report.ahead), []) if is_known else self._run_on_work(report.tree, commands)
+        results = list(report.ahead) if is_known else self._run("after", commands)
+        self._builds = gates.list_builds(results)
+        results, flaky = self._try_red_again(report.tree, results)
         facts: dict[str, Any] = {
             "dirty_submodules": dirty,
             "is_own_environment": bool(environments) and not is_anew,
-            "told": (*_tell_ignored(aside, inside, environments, is_anew=is_anew), *describe_flaky(flaky)),
+            "told": (*describe_ignored(aside, inside, environments, is_anew=is_anew), *describe_flaky(flaky)),
         }
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()
@@ -191,9 +191,8 @@ class Prover:
                 return again, facts | {"only_with_ignored": ignored, "dirty_submodules": dirty}
         return results, facts
 
-    def _run_on_work(self, tree: str | None, commands: Sequence[str]) -> tuple[list[GateResult], list[str]]:
+    def _try_red_again(self, tree: str | None, results: list[GateResult]) -> tuple[list[GateResult], list[str]]:
         """The results, and tests that failed by chance. A few tests that passed before get a second try."""
-        results = self._run("after", commands)
         before = self._series.before or gates.build_baseline("", ())
         red = gates.find_newly_red(results, before)
         if not tree or not gates.may_be_flaky(red, before):
@@ -365,10 +364,8 @@ class Prover:
         if not saved:
             return retried
         if spared and all(only_follows_moves(one, paths.changes) for one in spared):
-            told = (
-                f"the tests as they were pass with {_join([one.path for one in spared])}, which was adapted to moved "
-                "files"
-            )
+            adapted = join_paths([one.path for one in spared])
+            told = f"the tests as they were pass with {adapted}, which was adapted to moved files"
             return structs.replace(retried, told=(*retried.told, told))
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
@@ -423,6 +420,7 @@ class Prover:
         self._is_elsewhere = True
         self._workspace.set_ignored_aside([one for one in self._workspace.clean_up() if not _is_installed(one)])
         self._workspace.show_mix(tree, is_old, contents)
+        self._run("build", self._builds)  # ignored files, such as dist/, must be of the same source as the rest
 
     def _to_run(self, result: GateResult) -> SuiteRun:
         return structs.replace(to_run(result), is_check=self._is_check(result.command))
@@ -432,38 +430,8 @@ class Prover:
         return command in (verify.checks or ()) and command not in (verify.tests or ())
 
 
-def render_diff(changes: Sequence[FileChange]) -> str:
-    """The diff of changed tests, for a person; cut if it gets long."""
-    lines = [line for one in changes for line in _diff_lines(one)]
-    more = [f"… and {len(lines) - _MOST_LINES} more lines"] if len(lines) > _MOST_LINES else []
-    return "\n".join(map(printable, [*lines[:_MOST_LINES], *more]))
-
-
-def _diff_lines(change: FileChange) -> list[str]:
-    old, new = (decode(data).splitlines() for data in (change.old, change.new))
-    return list(difflib.unified_diff(old, new, change.old_path or change.path, change.path, n=1, lineterm=""))
-
-
 def _is_installed(path: str) -> bool:
     return find_environment(path) is not None and not is_startup_file(path)
-
-
-def _tell_ignored(
-    aside: Sequence[str], inside: Sequence[str], environments: Sequence[str], *, is_anew: bool
-) -> Iterable[str]:
-    if inside:
-        yield f"changed files of a submodule were set aside for the gates, and are not committed: {_join(inside)}"
-    if ignored := [path for path in aside if path not in inside]:
-        yield f"files that git ignores were set aside for the gates: {_join(ignored)}"
-    if is_anew:
-        yield f"`setup` rebuilt the environment of the gates: {_join(environments)}"
-    elif environments:
-        yield f"the gates ran with packages that the attempt installed: {_join(environments)}"
-
-
-def _join(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return ", ".join(map(printable, paths[:3])) + more
 
 
 def _find_empty_tests(change: FileChange) -> set[str]:

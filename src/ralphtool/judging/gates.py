@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _READING = "tests by name"  # change it when a baseline contains more than before, so that earlier ones are rebuilt
+_BUILD = re.compile(r"\b(?:build|compile|bundle|generate|codegen)\b|\btsc\b(?!.*--noEmit)")
 _MOST_FLAKY = 3  # more tests that fail at once don't fail by chance
 
 
@@ -36,6 +38,13 @@ class GateResult(Struct, frozen=True, kw_only=True):
     @property
     def ran_tests(self) -> bool:
         return self.tests is not None and self.tests.counts.passed + self.tests.counts.failed > 0
+
+
+def list_builds(results: Sequence[GateResult]) -> list[str]:
+    """The gates that run no tests, and seem to build what the tests after them use, such as `npm run build`."""
+    tests = [at for at, one in enumerate(results) if one.tests]
+    before = results[: max(tests, default=0)]
+    return [one.command for one in before if one.ok and not one.tests and _BUILD.search(one.command)]
 
 
 class RedGate(Struct, frozen=True):

@@ -188,8 +188,9 @@ class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
     were, on the new code), `replay-again` (the same, because a test failed), `own-tests` (the new tests, without the
     work), `own-tests-again` (the same, to leave out flaky tests), `guarded` (tests that earlier stories changed, as
     they were before), `guarded-before` and `guarded-again` (the same without the work, and once more, because a test
-    failed), `tip` (at the end of the run), `outside` (in the user's own folder), `same-files` (with the user's
-    uncommitted files), `blind` (on source that was broken on purpose, to see whether the gate notices)"""
+    failed), `build` (again, for the tests that follow), `tip` (at the end of the run), `outside` (in the user's own
+    folder), `same-files` (with the user's uncommitted files), `blind` (on source that was broken on purpose, to see
+    whether the gate notices)"""
     command: str = ""
     """the command"""
     iteration: Count = 0

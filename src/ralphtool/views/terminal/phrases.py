@@ -53,6 +53,7 @@ _GATE_TIMES = {
     "guarded": "on tests that earlier stories changed, as they were",
     "guarded-before": "on the same tests without the work",
     "guarded-again": "on the same tests, run again",
+    "build": "for the next tests",
     "tip": "at the end of the run",
     "outside": "in your own folder",
     "same-files": "with your uncommitted files",

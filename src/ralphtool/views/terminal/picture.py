@@ -75,6 +75,7 @@ _SHORT_TIMES = {  # of gates, if there is little room
     "guarded": "earlier tests as they were",
     "guarded-before": "the same, without the work",
     "guarded-again": "the same again",
+    "build": "for the next tests",
     "tip": "at the end",
     "outside": "your folder",
     "before-again": "once more",
