@@ -338,7 +338,6 @@ class Tree:
 
     def add(self, paths: Sequence[str]) -> str | None:
         was_known = self._files is not None
-        # Without `--update`, git refuses paths in a folder that it ignores, even if their files are committed.
         self.repository.run("add", "--update", "--", *[f":(top,literal){self.relative(path)}" for path in paths])
         tree = self.repository.write_tree()
         self._files = tree if was_known else None
