@@ -232,16 +232,16 @@ class Box(Worktree):
         self._is_attempt = bool(kept or cut_off)
         if is_dirty or self._dropped or self._files != before:
             self._dropped = self._find_unignored()
-        layers.copy_files(self.top, self.place, self._list_uncommitted(self._files_to_copy))
+        layers.copy_files(self.top, self.place, self._leave_out_committed(self._files_to_copy))
         if os.path.isdir(self._made_files):
             made = layers.list_written(self._made_files)
-            layers.copy_files(self._made_files, self.place, self._list_uncommitted(made))
+            layers.copy_files(self._made_files, self.place, self._leave_out_committed(made))
         if self._agent_home:
             self._agent_home.renew()
         self._make_mount_points()
         return trouble
 
-    def _list_uncommitted(self, paths: Sequence[str]) -> list[str]:
+    def _leave_out_committed(self, paths: Sequence[str]) -> list[str]:
         """The paths that the tree in place lacks. A run commits a spec even if git ignores it, and an attempt may stop
         ignoring a file: from then on the branch's version counts, not the user's."""
         entries = self.repository.list_entries(self._files or self._tip_tree, paths) if paths else []
