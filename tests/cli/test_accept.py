@@ -203,6 +203,7 @@ def test_the_next_run_finds_an_accepted_attempt_done(refused: Lab) -> None:
     refused.loop()
     end = seen(refused, "run_ended")[-1]
     assert ([row["state"] for row in end["stories"]], end["spent"]["iterations"]) == (["done"] * 3, 0)
+    assert [row["attempts"] for row in end["stories"]] == [1, 1, 1], "a decision is not an attempt"
     assert refused.run("accept", "1").stdout.count("already") == 1
 
 

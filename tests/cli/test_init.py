@@ -85,6 +85,15 @@ def test_it_says_what_to_commit(bare: Bare) -> None:
     assert "git add" not in bare.run("init", "--yes").stdout, "nothing was changed"
 
 
+def test_it_names_a_file_once_that_was_removed_from_the_index(bare: Bare) -> None:
+    bare.git("init", "--quiet")
+    bare.write(".gitignore", "build/\n")
+    bare.git("add", ".gitignore")
+    bare.git("-c", "user.name=Tester", "-c", "user.email=tester@example.org", "commit", "--quiet", "--message=first")
+    bare.git("rm", "--quiet", "--cached", ".gitignore")
+    assert "  git add .gitignore .ralph/config.toml && git commit" in bare.run("init", "--yes").stdout
+
+
 def test_what_git_ignores_is_not_to_be_committed(bare: Bare) -> None:
     assert "git add" not in bare.run("init", "--yes", "--here").stdout, "there is no repository"
     shutil.rmtree(bare.root / ".ralph")

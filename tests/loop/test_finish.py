@@ -877,10 +877,13 @@ def test_what_is_still_open_is_said(lab: Lab) -> None:
     told = squash(lab)
     assert told.exit_code == 0, told.stderr
     assert "Story 2 is still open: commit, then `ralphtool run add-login` continues there." in told.stdout
+    assert "openspec archive" not in told.stdout, "its change goes on"
 
 
 def test_finishing_twice_says_that_it_is_finished(done: Lab) -> None:
-    assert "still open" not in squash(done).stdout
+    told = squash(done).stdout
+    assert "still open" not in told
+    assert "To archive it in OpenSpec: `openspec archive add-login`" in told
     before = everything(done)
     told = squash(done)
     assert (told.exit_code, "add-login is already finished" in told.stderr) == (1, True)

@@ -201,6 +201,22 @@ def test_a_pull_request_is_named_where_there_is_a_remote(lab: Lab) -> None:
     assert {"say": "or open a pull request", "run": "ralphtool finish add-login --pr"} in lab.events()[-1]["next"]
 
 
+def test_commits_that_conflict_with_the_work_are_to_be_merged_first(lab: Lab) -> None:
+    lab.repository(workspace="worktree").play(default=[{"run": "echo theirs > README.md"}, *DONE])
+    lab.loop("--max-iterations", "1")
+    lab.write("README.md", "mine\n")
+    plan = "openspec/changes/add-login/tasks.md"
+    lab.write(plan, lab.read(plan).replace("Make c", "Make it"))
+    lab.git("commit", "--quiet", "--all", "--message=mine")
+    lab.loop()
+    steps = [step["run"] for step in lab.events()[-1]["next"] if step["run"].startswith(("git merge", "ralphtool fin"))]
+    assert steps == ["git merge ralph/add-login", "ralphtool finish add-login --squash"]
+    lab.git("merge", "ralph/add-login", check=False)
+    assert lab.git("diff", "--name-only", "--diff-filter=U").splitlines()[0] == "README.md"
+    lab.git("commit", "--quiet", "--all", "--message=merged")
+    assert "Your branch already has all the work" in lab.run("finish", "--squash").stdout
+
+
 def test_the_gates_that_belong_to_no_story_are_part_of_the_time(tmp_path: Path) -> None:
     with closing(Log(str(tmp_path / "events.jsonl"))) as log:
         for when, iteration in (("before", 0), ("blind", 0), ("after", 1), ("replay", 1), ("tip", 0)):

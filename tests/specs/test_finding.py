@@ -159,3 +159,26 @@ def test_one_broken_change_does_not_hide_the_others(ralph: Ralph) -> None:
     assert listed["broken"]["tasks_total"] is None
     assert "UTF-8" in result.stderr
     assert "prd.json" in result.stderr
+
+
+TASKS = "## 1. Story\n\n- [ ] 1.1 Do it\n"
+
+
+@pytest.mark.parametrize(
+    "folder", ["test/fixtures/p", "pkg/testdata", "src/__fixtures__", "src/__tests__/p", "TestData/p", "node_modules/p"]
+)
+def test_changes_in_test_data_are_found_only_from_within(ralph: Ralph, folder: str) -> None:
+    ralph.write("openspec/changes/real/tasks.md", TASKS)
+    ralph.write(f"{folder}/openspec/changes/fake/tasks.md", TASKS)
+    assert [one["name"] for one in ralph.run("list", "--json").json["changes"]] == ["real"]
+    inside = ralph.run("list", "--json", cwd=ralph.root / folder)
+    assert [one["name"] for one in inside.json["changes"]] == ["fake"]
+
+
+def test_a_list_says_where_the_change_of_a_nested_project_is(ralph: Ralph) -> None:
+    ralph.write("openspec/changes/real/tasks.md", TASKS)
+    ralph.write("packages/web/openspec/changes/add-login/tasks.md", TASKS)
+    own, nested = ralph.run("list").stdout.splitlines()
+    assert "openspec/changes/real" not in own
+    assert nested.startswith("add-login")
+    assert nested.endswith("  packages/web/openspec/changes/add-login")

@@ -258,7 +258,8 @@ def list_uncommitted(repository: Repository, paths: Sequence[str]) -> list[str]:
     inside = {os.path.relpath(os.path.realpath(path), top): path for path in paths}
     command = ("--no-optional-locks", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--")
     told = repository.run(*command, *(f":(literal){path}" for path in inside), own_index=False, check=False)
-    return [inside[name] for one in told.split(b"\0") if (name := os.fsdecode(one[3:])) in inside]
+    names = dict.fromkeys(os.fsdecode(one[3:]) for one in told.split(b"\0"))  # two rows after `git rm --cached`
+    return [inside[name] for name in names if name in inside]
 
 
 def update_gitignore(found: GitignoreState) -> None:

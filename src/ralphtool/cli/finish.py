@@ -65,7 +65,7 @@ def finish_command(change: str | None, **ways: bool) -> None:
     _FINISH_BY_WAY[way](repository, root, change)
     _warn_of_open(left, command, way)
     _warn_of_unproven(unproven, way)
-    if way in ("squash", "merge") and spec.partition(":")[0] == "openspec":
+    if way in ("squash", "merge") and spec.partition(":")[0] == "openspec" and not left:
         echo(f"To archive it in OpenSpec: `openspec archive {change}`")
 
 

@@ -13,7 +13,9 @@ from ralphtool.record import advice, questions
 from ralphtool.record.event_parts import NextStep, StoryAfter, Totals
 from ralphtool.record.events import Denied, Gate, RunEnded
 from ralphtool.specs import remaining
+from ralphtool.workspace import revert
 from ralphtool.workspace.git import Repository
+from ralphtool.workspace.revert import SpecPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -148,4 +150,6 @@ def _list_advice(
     if not is_done and advice.can_continue(rows, depends_on):
         yield NextStep(say="continue", run=f"ralphtool run {change.name}{change.spec_flag()}{change.agent_options}")
     elif change.workspace.branch and (is_done or any(row.commit for row in rows)):
-        yield from advice.advise_on_branch(Repository.find(change.root), change.name)
+        repository = Repository.find(change.root)
+        place = SpecPlace(repository, change.root, change.name, change.ref) if repository else None
+        yield from advice.advise_on_branch(repository, change.name, revert.list_conflicts(place) if place else ())

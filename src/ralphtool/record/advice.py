@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import layout
 from ralphtool.record.event_parts import NextStep
+from ralphtool.workspace.paths import join_first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,11 +88,16 @@ def can_continue(rows: Sequence[StoryAfter], depends_on: Mapping[str, Sequence[s
     return bool(left)
 
 
-def advise_on_branch(repository: Repository | None, change: str) -> Iterator[NextStep]:
-    """Every story is done or skipped, and the work is on the branch of the change."""
+def advise_on_branch(repository: Repository | None, change: str, conflicts: Sequence[str]) -> Iterator[NextStep]:
+    """Every story is done or skipped, and the work is on the branch of the change. `conflicts` are the files that the
+    user's branch has changed in the same lines: `finish` refuses those."""
     is_all_new = repository is not None and not repository.resolve(layout.BASE + change)  # there was no commit before
     since = "" if is_all_new else "HEAD.."
     yield NextStep(say="review the work", run=f"git log -p {since}{layout.branch(change)}")
-    yield NextStep(say="stage it in your working tree", run=f"ralphtool finish {change} --squash")
+    if conflicts:
+        say = f"merge it and resolve the conflicts: your branch changed the same lines ({join_first(conflicts)})"
+        yield NextStep(say=say, run=f"git merge {layout.branch(change)}")
+    finish = "then delete its branch" if conflicts else "stage it in your working tree"
+    yield NextStep(say=finish, run=f"ralphtool finish {change} --squash")
     if repository is not None and repository.text("remote", check=False):
         yield NextStep(say="or open a pull request", run=f"ralphtool finish {change} --pr")

@@ -195,6 +195,7 @@ def finish_accepted(state: StoryState, entry: str, tasks: list[str], proof: Rece
     """A person accepted an attempt: the story is done."""
     state.status, state.entry, state.proof, state.completed = "completed", entry, proof, tasks
     state.decision = RecoveryDecision("next", "", "you accepted it")
+    state.attempts = max(state.attempts - 1, 0)  # only the unsuccessful ones count, and one of them is accepted
     state.kept, state.cut_off, state.guarded, state.is_tried, state.in_chunks = None, None, None, True, False
     state.guidance, state.error, state.answer, state.told, state.accused = "", "", "", [], []
 

@@ -56,6 +56,7 @@ class Overview:
         self.title = ""
         self.adapter = adapter
         self.path = path
+        self.is_nested = False  # in a project below this one, as in a monorepo
         self.locked_by = locked_by
         self.has_died = False  # its run was killed, and has not been resumed yet
         self.run_command = ""  # which resumes it then
@@ -106,6 +107,7 @@ def list_overviews(root: str) -> list[Overview]:
 def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Overview:
     """The overview of a change, from its branch if there is one."""
     one = Overview(place.change, place.ref.partition(":")[0], root, None)
+    one.is_nested = place.nested
     try:
         if place.error:
             raise place.error

@@ -224,6 +224,7 @@ class _TaskFile:
         """The id, the text and the box of every criterion."""
         if self._criteria is None:
             ids = UniqueIds(self.path, "criterion")
+            markdown.refuse_conflict(self._text, self.path)  # also in the front matter
             body = frontmatter.strip_front_matter(self._text)
             sections = markdown.sections(body, self.path, is_mark=lambda mark: not mark.isalnum())
             self._criteria = [one for section in sections for one in self._read_section(section, ids)]
@@ -312,6 +313,7 @@ class _Backlog:
         text = markdown.load(path)
         file = _TaskFile(path, text, config) if text is not None else None
         if file is None or not file.id:
+            markdown.refuse_conflict(text or "", path)  # its id may be in both sides
             is_at_top = os.path.basename(os.path.dirname(path)) == "tasks"
             if file and is_at_top and not os.path.basename(path).lower().startswith("readme"):
                 self._strays.append(

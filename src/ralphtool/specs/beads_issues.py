@@ -286,7 +286,7 @@ def _list_criteria(bead: Bead) -> list[str]:
 
 
 def _list_boxes(text: str) -> list[str]:
-    found = [box for section in markdown.sections(text, "") for box in section.boxes]
+    found = [box for section in markdown.sections(text, "", is_file=False) for box in section.boxes]
     return [box.text for box in found if box.text]
 
 

@@ -47,7 +47,7 @@ class Issue:
         return f"issue {self.number}"
 
     def list_sections(self) -> "list[Section]":
-        return markdown.sections(self.body, self.name, is_mark=lambda mark: not mark.isalnum())
+        return markdown.sections(self.body, self.name, is_mark=lambda mark: not mark.isalnum(), is_file=False)
 
 
 # --- calling gh -------------------------------------------------------------------------------------

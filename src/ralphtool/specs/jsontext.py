@@ -5,6 +5,7 @@ Everything else (keys, their order, spacing, escapes, numbers) stays as it is.
 
 from ralphtool.core import quickjson
 from ralphtool.errors import SpecError
+from ralphtool.specs import markdown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def parse_object(text: str, path: str) -> "dict[str, Any]":
     try:
         value = quickjson.loads(text)
     except ValueError as error:
+        markdown.refuse_conflict(text, path)
         raise SpecError(f"{path} is not JSON ({error}): fix it. Comments and trailing commas are not allowed") from None
     if not isinstance(value, dict):
         raise SpecError(f"{path} must contain an object, not {NAMES.get(type(value), 'nothing')}")

@@ -202,6 +202,36 @@ def iterate_lines(lines: "Sequence[str]", path: str | None = None) -> "Iterator[
         raise SpecError(f"{path}: the code fence in line {opened + 1} is never closed and hides boxes: close it")
 
 
+_CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")  # how the lines of git's conflict markers begin, in their order
+
+
+def refuse_conflict(text: str, path: str) -> None:
+    """Refuses a file with git's conflict markers: it would have the stories of both sides."""
+    if number := find_conflict(text):
+        raise SpecError(
+            f"{path} has merge conflict markers (from line {number} on): resolve the conflict, then try again"
+        )
+
+
+def find_conflict(text: str) -> int:
+    """The number of the line in which a conflict begins; 0 if there is none. Code may show what one looks like."""
+    if _CONFLICT[0] not in text or _CONFLICT[2] not in text:
+        return 0  # almost every file; agents read theirs with each command
+    found: list[int] = []
+    for number, line, plain in iterate_lines(text.split("\n")):
+        if plain and line.startswith(_CONFLICT[0]):
+            found = [number + 1]
+        elif found and plain and _is_next_marker(line, len(found)):
+            found.append(number + 1)
+        if len(found) == len(_CONFLICT):
+            return found[0]
+    return 0
+
+
+def _is_next_marker(line: str, index: int) -> bool:
+    return line.rstrip() == _CONFLICT[1] if index == 1 else line.startswith(_CONFLICT[index])
+
+
 class Section:
     """A heading, the headings above it, and what follows up to the next heading."""
 
@@ -227,11 +257,13 @@ class Section:
             self.prose.append(line.rstrip())
 
 
-def sections(text: str, path: str, is_mark: "Callable[[str], bool]" = bool) -> list[Section]:
+def sections(text: str, path: str, is_mark: "Callable[[str], bool]" = bool, *, is_file: bool = True) -> list[Section]:
     """All sections in order. The first one is the text before any heading.
 
-    Boxes with an unusual mark are left out unless `is_mark` accepts it.
+    Boxes with an unusual mark are left out unless `is_mark` accepts it. Only a file can be in conflict by mistake.
     """
+    if is_file:
+        refuse_conflict(text, path)
     found = [Section(0, "", ())]
     above: list[tuple[int, str]] = []
     for number, line, plain in iterate_lines(text.split("\n"), path):

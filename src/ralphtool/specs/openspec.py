@@ -20,6 +20,11 @@ _CHANGES = os.path.join("openspec", "changes")
 
 # Folders that are not searched for the projects of a monorepo.
 _NO_PROJECTS = ("node_modules", "vendor", "venv", "dist", "build", "target", "out", "openspec", "site-packages")
+# What a test needs is no work for an agent. In any case: `Fixtures`, `TestData`.
+_TEST_DATA = (
+    *("fixture", "fixtures", "__fixtures__", "testfixtures", "test-fixtures", "test_fixtures"),
+    *("testdata", "test-data", "test_data", "__tests__", "__mocks__", "__snapshots__"),
+)
 _DEEPEST = 3
 _MOST_FOLDERS = 1000  # searched at most: other files must not slow down a list
 
@@ -63,7 +68,7 @@ def _list_folders(path: str) -> list[str]:
 
 
 def _may_hold_projects(name: str) -> bool:
-    return name[:1] != "." and name not in _NO_PROJECTS
+    return name[:1] != "." and name not in _NO_PROJECTS and name.lower() not in _TEST_DATA
 
 
 def _is_change(path: str) -> bool:

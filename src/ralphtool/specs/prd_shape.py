@@ -51,6 +51,7 @@ def parse_document(text: str, path: str) -> "dict[str, Any] | list[Any]":
     try:
         value = quickjson.loads(text)
     except ValueError as error:
+        markdown.refuse_conflict(text, path)
         raise SpecError(f"{path} is not JSON ({error}): fix it. Comments and trailing commas are not allowed") from None
     if not isinstance(value, (dict, list)):
         raise SpecError(f"{path} must contain an object or a list of stories, not {name_kind(value)}")

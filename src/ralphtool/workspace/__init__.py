@@ -202,7 +202,8 @@ class Workspace(Protocol):
         ...
 
     def add(self, paths: Sequence[str]) -> str | None:
-        """Adds these files to the tree that was taken last; returns the new tree."""
+        """Adds these files, which are part of the tree that was taken last, also if git ignores their folder; returns
+        the new tree."""
         ...
 
     def commit(self, tree: str | None, message: str) -> str | None:

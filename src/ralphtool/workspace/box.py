@@ -232,13 +232,21 @@ class Box(Worktree):
         self._is_attempt = bool(kept or cut_off)
         if is_dirty or self._dropped or self._files != before:
             self._dropped = self._find_unignored()
-        layers.copy_files(self.top, self.place, self._files_to_copy)
+        layers.copy_files(self.top, self.place, self._leave_out_committed(self._files_to_copy))
         if os.path.isdir(self._made_files):
-            layers.copy_files(self._made_files, self.place, layers.list_written(self._made_files))
+            made = layers.list_written(self._made_files)
+            layers.copy_files(self._made_files, self.place, self._leave_out_committed(made))
         if self._agent_home:
             self._agent_home.renew()
         self._make_mount_points()
         return trouble
+
+    def _leave_out_committed(self, paths: Sequence[str]) -> list[str]:
+        """The paths that the tree in place lacks. A run commits a spec even if git ignores it, and an attempt may stop
+        ignoring a file: from then on the branch's version counts, not the user's."""
+        entries = self.repository.list_entries(self._files or self._tip_tree, paths) if paths else []
+        known = [os.fsdecode(entry.partition(b"\t")[2]) for entry in entries]
+        return [path for path in paths if not any(one == path or beneath.is_below(one, path) for one in known)]
 
     def _detach(self) -> None:
         """Only ralphtool moves HEAD, and its commit always exists. The user may use the branch."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool import specs
+from ralphtool.core import layout
 from ralphtool.errors import GitError
 from ralphtool.workspace import spec_files
 from ralphtool.workspace.git import Repository
@@ -149,6 +150,21 @@ def merge_commits(repository: Repository, *sides: str) -> MergedTree:
         if not told[0]:
             raise
         return MergedTree(told[0], tuple(dict.fromkeys(filter(None, told[1:]))) or ("(folders)",))
+
+
+def list_conflicts(place: SpecPlace) -> list[str]:
+    """The files in which the branch of the change conflicts with the commit that is checked out, except those that
+    `finish` takes from one side: the plan and `.ralph`."""
+    sides = [place.repository.resolve(one) for one in ("HEAD", layout.BRANCHES + place.change)]
+    if None in sides:
+        return []
+    try:
+        found = merge_commits(place.repository, *map(str, sides)).conflicts
+    except GitError:
+        return []  # such as commits without a common base
+    inside = os.path.relpath(os.path.realpath(layout.folder(place.root)), os.path.realpath(place.repository.top))
+    own = Paths([inside, *place.list_paths()])
+    return [path for path in found if not own.cover(path)]
 
 
 def merge_attempt(place: SpecPlace, attempt: str, tip: str) -> MergedTree:

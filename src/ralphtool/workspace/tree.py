@@ -331,7 +331,7 @@ class Tree:
 
     def add(self, paths: Sequence[str]) -> str | None:
         was_known = self._files is not None
-        self.repository.run("add", "--", *[f":(top,literal){self.relative(path)}" for path in paths])
+        self.repository.run("add", "--update", "--", *[f":(top,literal){self.relative(path)}" for path in paths])
         tree = self.repository.write_tree()
         self._files = tree if was_known else None
         return tree

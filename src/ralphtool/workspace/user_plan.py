@@ -17,6 +17,7 @@ from msgspec import Struct
 from ralphtool import specs
 from ralphtool.core import files, layout
 from ralphtool.errors import ChangeNotFound, SpecError
+from ralphtool.specs import markdown
 from ralphtool.workspace import plan_merge
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.revert import SpecPlace, open_own_index, write_blobs
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 _GIT_AT_WORK = (
     *("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "BISECT_LOG", "rebase-merge", "rebase-apply", "index.lock"),
 )
-_CONFLICT = (b"<<<<<<< ", b"\n=======\n", b"\n>>>>>>> ")
 
 
 class MergedPlan(Struct, frozen=True, kw_only=True):
@@ -229,7 +229,7 @@ def merge_files(base: Files, ours: Files, theirs: Files) -> dict[str, bytes | No
         then, mine, now = base.get(path), ours.get(path), theirs.get(path)
         if now in (then, mine):
             continue
-        if now and all(mark in now for mark in _CONFLICT):
+        if now and markdown.find_conflict(now.decode("utf-8", "replace")):
             raise UnusablePlan(f"{path} has merge conflict markers in it")
         if mine == then or mine is None:
             changed[path] = now

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Literal
 from ralphtool.core import layout
 from ralphtool.core.text import make_printable
 from ralphtool.errors import RalphError
-from ralphtool.record import advice, change_flag, run_command
+from ralphtool.record import advice, change_flag, change_state, run_command
 from ralphtool.record.event_parts import NextStep, StoryAfter
 from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.facts import ReportStep
+from ralphtool.workspace import revert
 from ralphtool.workspace.git import Repository
+from ralphtool.workspace.revert import SpecPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,6 +119,7 @@ def _advise_on_branch(run: RunSummary) -> Iterator[NextStep]:
     try:
         repository = Repository.find(run.root)
         if repository is not None and repository.resolve(layout.BRANCHES + run.change):
-            yield from advice.advise_on_branch(repository, run.change)
+            place = SpecPlace(repository, run.root, run.change, change_state.load(run.root, run.change).spec)
+            yield from advice.advise_on_branch(repository, run.change, revert.list_conflicts(place))
     except (RalphError, OSError):
         return  # then there is nothing to review

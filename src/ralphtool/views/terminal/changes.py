@@ -48,8 +48,8 @@ def print_changes(overviews: Sequence[Overview]) -> None:
         name = click.style(make_printable(one.name).ljust(widths[0]), bold=True)
         adapter = make_printable(one.adapter).ljust(widths[1])
         line = f"{name}  {adapter}  {_format_progress(one)}"
-        twin = _format_place(one.path) if (one.name, one.adapter) in twins else ""
-        more = f"{_format_holder(one.locked_by)}{_format_warnings(one)}{twin}"
+        place = _format_place(one.path) if one.is_nested or (one.name, one.adapter) in twins else ""
+        more = f"{_format_holder(one.locked_by)}{_format_warnings(one)}{place}"
         echo(f"{line}{_format_claims(one, line, widths[0] + 2)}{more}", widths[0] + 2)
         for text, style in _list_remarks(one):
             echo(f"{' ' * (widths[0] + 2)}{click.style(text, **style)}", 2)
