@@ -102,8 +102,9 @@ def _describe_setup(error: SetupFailed, folder: str) -> Diagnosis:
     """Includes the output, because its file is deleted with the trial."""
     logs = sorted(glob(os.path.join(folder, "*", "setup-*.log*")), key=os.path.getmtime)
     lines = [line for log in logs for line in files.read(log).decode("utf-8", "replace").splitlines()]
-    what = str(error).partition(": fix it")[0]
-    return wrong("gates", "\n".join([what, *(f"    {line}" for line in lines[-_LAST_LINES:])]), "fix it")
+    what, _, mend = str(error).rpartition(": ")
+    mend = mend.partition("; its output")[0]
+    return wrong("gates", "\n".join([what, *(f"    {line}" for line in lines[-_LAST_LINES:])]), mend)
 
 
 def _describe_tried(
