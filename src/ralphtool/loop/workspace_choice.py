@@ -23,7 +23,7 @@ from ralphtool.sandbox.trial import NoBox, Tools, try_box
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ralphtool.settings import Settings
+    from ralphtool.settings import SandboxSettings, Settings
     from ralphtool.workspace.git import Repository
 
 AGAIN = "`ralphtool doctor --fix` makes the next run try a box again"
@@ -206,14 +206,15 @@ def explain_refusal(settings: Settings, kind: str, trouble: Trouble) -> str:
     return f"work in a {kind} would prove nothing: {said}. To fix it: {helps}; or remove {asked}"
 
 
-def suggest(kind: str, root: str, record: str, said: str) -> str:
+def suggest(kind: str, root: str, sandbox: SandboxSettings, record: str, said: str) -> str:
     """The setting that may fix the failure of a gate in a workspace. `record` has the connections that were denied."""
-    from ralphtool.sandbox.advice import suggest as suggest_for_box
+    from ralphtool.sandbox import advice
 
     if kind != "box":
         return 'set the commands that prepare a worktree as `setup` under [run], for example ["npm ci"]'
     home = os.path.realpath(os.path.expanduser("~"))
-    return suggest_for_box(said, root, home, [event.allow for event in list_denied(record)])
+    present = advice.Present(sandbox.read, sandbox.ports)
+    return advice.suggest(said, root, home, [event.allow for event in list_denied(record)], present=present)
 
 
 def list_denied(record: str) -> list[events.Denied]:
