@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,6 +53,39 @@ def test_gates_are_tried_in_a_box_and_the_next_run_need_not_do_it_again(shop: La
     assert shop.loop().exit_code == 0
     assert "blind" not in list_gates(shop)
     assert [event["kind"] for event in shop.events() if event["type"] == "workspace"] == ["box"]
+
+
+def make_red_in_a_box(lab: Lab) -> str:
+    """Returns a gate that needs a file of the home, which it does not name as a whole."""
+    Path(lab.env["HOME"], "marker.txt").write_text("here\n")
+    return f'test -f "$(echo ~/marker).txt" && {UNITTEST_GATE}'
+
+
+@needs_box
+def test_what_is_red_in_a_box_only_is_not_tried_again_by_a_change_that_began_before_the_gate(shop: Lab) -> None:
+    assert shop.loop("--max-iterations", "1").exit_code == 0
+    shop.configure(tests=[make_red_in_a_box(shop)], workspace="auto", attempts=1)
+    shop.git("add", "--force", ".ralph/config.toml")
+    shop.git("commit", "--quiet", "--message=gate")
+    result = shop.run("doctor", "--gates", COLUMNS="300")
+    assert "tried in a worktree: the next run works there and skips this trial\n" in result.stdout
+    assert "the next run first tries" not in result.stdout, "there is one answer to where it works"
+    shop.write("openspec/changes/add-login/tasks.md", f"{TASKS}\n## 2. More\n\n- [ ] 2.1 Add more\n")
+    run = shop.loop()
+    assert [one["kind"] for one in shop.events(run) if one["type"] == "workspace"] == ["worktree"]
+    assert "outside" not in [one["when"] for one in shop.events(run) if one["type"] == "gate"]
+
+
+@needs_box
+def test_a_change_that_began_with_other_files_is_named_because_its_run_tries_the_gates_again(shop: Lab) -> None:
+    assert shop.loop("--max-iterations", "1").exit_code == 0
+    shop.configure(tests=[make_red_in_a_box(shop)], workspace="auto", attempts=1)
+    shop.write("other.py", "MORE = 1\n")
+    shop.git("add", "other.py")
+    shop.git("commit", "--quiet", "--message=other")
+    told = describe(examine(shop))[-1]
+    assert told.startswith("ok: tried in a worktree: the next run works there and skips this trial; ")
+    assert told.endswith("; but a run of add-login, which began with other files, first tries them again")
 
 
 @needs_box

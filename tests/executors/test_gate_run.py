@@ -30,7 +30,7 @@ def test_the_last_lines_of_a_gate_have_no_colours_which_need_no_room(tmp_path: P
     log = tmp_path / "gate.log"
     lines = [f"\x1b[31m\x1b[1mline {number}\x1b[22m\x1b[39m" for number in range(200)]
     log.write_text("\n\n".join(lines))
-    found = gate_run.read_last_lines(str(log)).splitlines()
+    found = gate_run.read_excerpt(str(log)).splitlines()
     assert found[-1] == "line 199"
     assert "\x1b" not in "".join(found)
     assert len(found) > 100
@@ -336,6 +336,16 @@ def test_plain_go_test_names_what_passed(gate: Run) -> None:
     assert passed(done) == {f"example.com/shop.{name}" for name in ("TestA", "TestB", "TestB/one", "TestC")}
     assert done.tests
     assert done.tests.skipped == {"example.com/shop.TestB/two"}
+
+
+@need("go")
+def test_the_excerpt_of_go_has_what_the_failed_test_printed(gate: Run) -> None:
+    """The names of all tests that passed, for which ralphtool asks, come after it."""
+    head = 'package shop\n\nimport ("fmt"; "testing")\n\n'
+    many = "func TestZ(t *testing.T) { for i := 0; i < 60; i++ { t.Run(fmt.Sprint(i), func(t *testing.T) {}) } }\n"
+    bad = 'package shop\n\nimport "testing"\n\nfunc TestDelta(t *testing.T) { t.Fatal("bad") }\n'
+    files = {"go.mod": "module example.com/shop\n", "a_test.go": bad, "z_test.go": head + many}
+    assert "a_test.go:5: bad" in gate_run.read_last_output([gate("go test ./...", files)])
 
 
 @need("go")

@@ -667,3 +667,12 @@ def test_the_next_prompt_has_the_error_that_a_red_gate_printed(lab: Lab) -> None
     assert "Unexpected token" not in prompt(lab, "add-login-1-1")
     told = known(lab, "add-login-1-2").partition("How the last attempt ended")[2]
     assert "The end of the output of the red gates:\nclock.js:7: Unexpected token" in told
+
+
+def test_the_next_prompt_and_explain_have_the_error_of_a_test_before_many_others(lab: Lab) -> None:
+    noise = "".join(f"# request {one} took a while\n" for one in range(200))
+    lab.write("error.txt", f"{noise}not ok 1 - delta\n  ---\n  error: 'too big'\n  ...\n{noise}ok 2 - z\n1..2\n")
+    lab.repository(ONE, tests=["test ! -e 1.txt || { cat error.txt; exit 1; }"], attempts=2).play(default=DONE)
+    assert lab.loop().exit_code == 1
+    assert "error: 'too big'" in known(lab, "add-login-1-2").partition("How the last attempt ended")[2]
+    assert "error: 'too big'" in lab.run("explain", "add-login-1-1").stdout

@@ -238,7 +238,7 @@ def test_what_fails_in_a_box_only_is_named_with_its_cause_and_what_helps(lab: La
     [why] = [text for text in told if text.startswith("why: ")]
     assert "test_home" in why
     assert "FileNotFoundError" in why
-    assert 'to fix it: [sandbox] read = ["~/.tool/settings"]' in told
+    assert 'to fix it: set read = ["~/.tool/settings"] under [sandbox]' in told
     config = lab.root / ".ralph/config.toml"
     config.write_text(config.read_text() + '[sandbox]\nread = ["~/.tool/settings"]\n')
     lab.loop("--max-iterations", "1")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 from lab import DONE, Lab
 from sandbox.boxes import needs_box
 
-from ralphtool.sandbox.advice import suggest
+from ralphtool.loop import way_out
+from ralphtool.sandbox.advice import Present, suggest
+from ralphtool.settings import SandboxSettings, Settings
 
 TASKS = "## 1. First\n\n- [ ] 1.1 Make a\n"
 
@@ -49,7 +52,7 @@ def test_a_blocker_that_a_setting_solves_is_asked_about_at_once(lab: Lab, missin
     lab.loop()
     assert len(lab.entries()) == 1
     text = lab.question().read_text()
-    line = '[sandbox] read = ["~/.tool/settings"]' if "tool" in missing else 'hosts = ["api.example.org"]'
+    line = 'set read = ["~/.tool/settings"] under [sandbox]' if "tool" in missing else 'hosts = ["api.example.org"]'
     assert line in text, text
 
 
@@ -95,7 +98,7 @@ def home(tmp_path: Path) -> Path:
 )
 def test_a_file_that_is_hidden(home: Path, said: str, found: str) -> None:
     line = suggest(said.format(home=home), str(home / "work/project"), str(home))
-    assert line == (f"[sandbox] read = [{json.dumps(found)}]" if found else "")
+    assert line == (f"set read = [{json.dumps(found)}] under [sandbox]" if found else "")
 
 
 def test_in_a_claim_a_name_is_enough(home: Path) -> None:
@@ -108,4 +111,20 @@ def test_in_a_claim_a_name_is_enough(home: Path) -> None:
 
 
 def test_a_host_that_was_denied(home: Path) -> None:
-    assert suggest("it failed", str(home), str(home), ['hosts = ["x.example.org"]']) == 'hosts = ["x.example.org"]'
+    told = suggest("it failed", str(home), str(home), ['[sandbox] hosts = ["x.example.org"]'])
+    assert told == 'set hosts = ["x.example.org"] under [sandbox]'
+
+
+def test_what_is_already_set_is_repeated_because_the_advice_replaces_it(home: Path) -> None:
+    present = Present(read=("~/first",), ports=(5432,))
+    told = suggest("cannot open ~/.config/tool.toml", str(home / "work"), str(home), present=present)
+    assert told == 'set read = ["~/first", "~/.config/tool.toml"] under [sandbox]'
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        told = suggest(f"connection to localhost:{port} refused", str(home), str(home), present=present)
+    assert told == f"set ports = [5432, {port}] under [sandbox]"
+    settings = Settings(sandbox=SandboxSettings(hosts=("files.example.org",), ports=(5432,)))
+    rules = way_out.build_rules(settings, [], str(home), {})
+    denied = [rules.check_host("pypi.org", 443), rules.check_host("localhost", 8080)]
+    allow = ['[sandbox] hosts = ["files.example.org", "pypi.org"]', "[sandbox] ports = [5432, 8080]"]
+    assert [one.allow for one in denied if one] == allow

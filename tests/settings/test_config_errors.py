@@ -102,6 +102,8 @@ BAD = {
     "correct that line, or delete it",
     "[run]\nagent = mine": 'line 2: not valid TOML (Invalid value): text needs quotes, as in agent = "mine"',
     "[run]\nguard=off # x": 'line 2: not valid TOML (Invalid value): text needs quotes, as in guard = "off"',
+    '[sandbox] hosts = ["a.org"]': "line 1: not valid TOML (Expected newline or end of document after a statement): "
+    "write [sandbox] once, on a line of its own, and the setting below it",
     "[run]\nspec = -": "line 2: not valid TOML (Invalid value): correct that line, or delete it",
     "run = { agent = mine }": "line 1: not valid TOML (Invalid value): correct that line, or delete it",
     "[run]\nagent = 'x\nattempts = 1\n": "line 2: not valid TOML (…",

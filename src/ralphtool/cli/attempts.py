@@ -25,11 +25,12 @@ from ralphtool.views.terminal.wrapping import echo, glue
 from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralphtool.history.records import Entry
     from ralphtool.judging.receipt import Receipt
 
 _CHANGE = click.option("--change", help="The change, if there is more than one.", **arguments.ARGUMENT)
-_MOST_OUTPUT = 30  # lines of a gate: TAP ends with more than 20 that don't say what is wrong
 _OLD_TESTS = ("replay", "guarded")  # gates that run tests as they were
 _MOST_DENIED = 20  # hosts and ports
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object, for programs.")
@@ -168,8 +169,8 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
     lines += _build_section("Reasons for the verdict", _list_reasons(entry, verdict, receipt))
     lines += _describe_receipt(entry, receipt)
     lines += _build_section("Gates", [_describe_gate(one) for one in record["gates"]])
-    for log in _list_red_logs(record, receipt):
-        lines += _build_section(f"Last output of {glue(log)}", _read_end(log))
+    for log, failed in _list_red_logs(record, receipt):
+        lines += _build_section(f"Last output of {glue(log)}", _read_excerpt(log, failed))
     lines += _build_section("Sandbox", _describe_denied(record))
     decided = (
         make_printable(f"{_describe_action(decision['action'])}: {decision.get('reason', '')}") if decision else ""
@@ -275,15 +276,18 @@ def _describe_gate(event: dict[str, Any]) -> str:
     return make_printable(f"{mark} {phrases.describe_gate_time(when)}: {event.get('command')}{new}")
 
 
-def _list_red_logs(record: dict[str, Any], receipt: Receipt | None) -> list[str]:
-    """The logs of the gates that are newly red, and of the old tests that fail: they contain the errors."""
+def _list_red_logs(record: dict[str, Any], receipt: Receipt | None) -> list[tuple[str, list[str]]]:
+    """The logs of the gates that are newly red, and of the old tests that fail, with the names of these tests."""
     red = [one for one in record["gates"] if one.get("when") == "after" and one.get("new")]
     given = (record["decision"] or {}).get("given") or {}
     lost = {*((given.get("verdict") or {}).get("lost") or ()), *(receipt.lost if receipt else ())}
     old = {_name_old_run(one): one for one in record["gates"] if lost and _name_old_run(one)}  # the last ones
     failed = [one for one in old.values() if not one.get("ok")]
     named = [one for one in failed if lost & set(one.get("failed") or ())]
-    return [f"{record['directory']}/{os.path.basename(str(one.get('log')))}" for one in (*red, *(named or failed))]
+    shown = [(one, one["new"]) for one in red] + [(one, one.get("failed") or ()) for one in named or failed]
+    return [
+        (f"{record['directory']}/{os.path.basename(str(one.get('log')))}", list(map(str, new))) for one, new in shown
+    ]
 
 
 def _name_old_run(event: dict[str, Any]) -> tuple[str, str] | None:
@@ -302,10 +306,10 @@ def _describe_denied(record: dict[str, Any]) -> list[str]:
     ]
 
 
-def _read_end(log: str) -> list[str]:
-    from ralphtool.executors.gate_run import read_last_lines  # most explanations need no output
+def _read_excerpt(log: str, failed: Sequence[str]) -> list[str]:
+    from ralphtool.executors.gate_run import read_excerpt  # most explanations need no output
 
-    return [make_printable(line) for line in read_last_lines(log).splitlines()[-_MOST_OUTPUT:]]
+    return [make_printable(line) for line in read_excerpt(log, failed).splitlines()]
 
 
 def _build_section(title: str, lines: list[str]) -> list[str]:

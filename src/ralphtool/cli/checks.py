@@ -92,8 +92,9 @@ def from_error(about: str, error: RalphError) -> Diagnosis:
 class DoctorContext:
     """The project that is checked. `settings` and `repository` are None if there are none, or they can't be used."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, *, runs_gates: bool = False) -> None:
         self.root = root
+        self.runs_gates = runs_gates  # after all other checks
         self.settings: Settings | None = None
         self.repository: Repository | None = None
         self._deadline = time.monotonic() + _LONGEST

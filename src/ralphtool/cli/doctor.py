@@ -44,12 +44,12 @@ def examine(
     root: str, *, with_gates: bool = False, tell: Callable[[str], None] = lambda text: None
 ) -> Iterator[Diagnosis]:
     """Every finding, by importance. `tell` announces each slow step before it begins."""
-    context = DoctorContext(root)
+    context = DoctorContext(root, runs_gates=with_gates)
     for about, check in _CHECKS.items():
         if about == "agents":
             tell("asking the agents for their versions")
         yield from _run_check(about, check, context)
-    yield from gate_checks.check_gates(context, tell, runs=with_gates)
+    yield from gate_checks.check_gates(context, tell)
 
 
 def _run_check(about: str, check: Check, context: DoctorContext) -> Iterator[Diagnosis]:

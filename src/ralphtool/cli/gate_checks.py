@@ -18,6 +18,7 @@ from ralphtool.executors.process import Supervisor
 from ralphtool.loop.gate_trial import GateTrial
 from ralphtool.loop.workspace_choice import AGAIN, Findings
 from ralphtool.workspace import in_place
+from ralphtool.workspace.paths import join_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -33,8 +34,8 @@ _LAST_LINES = 12
 _HIDDEN_VARIABLES = ("RALPH_SESSION", "RALPH_STORY", "RALPH_TOKEN", "RALPH_TASK")
 
 
-def check_gates(project: DoctorContext, tell: Callable[[str], None], *, runs: bool) -> Iterator[Diagnosis]:
-    """Checks every gate. With `runs` it also runs them, however long that takes."""
+def check_gates(project: DoctorContext, tell: Callable[[str], None]) -> Iterator[Diagnosis]:
+    """Checks every gate. With `runs_gates` it also runs them, however long that takes."""
     try:
         found = detect.list_gates(gate_commands.find_commands(project.root), project.root)
     except (RalphError, OSError):
@@ -44,7 +45,7 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None], *, runs: bo
         yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
     yield from _list_missing(found)
     there = [gate.command for gate in found if not gate.missing]
-    if there and not runs:
+    if there and not project.runs_gates:
         yield not_checked("gates", f"{_quote(there)}: not run (`ralphtool doctor --gates` runs them)")
     elif at_work := _find_running(project):
         yield not_checked("gates", f"not run, because {at_work} is running here")
@@ -87,11 +88,13 @@ def _try_gates(
             tell=tell,
         )
         try:
-            for tried in trial.run(Findings(project.repository, settings, commands)):
+            known = Findings(project.repository, settings, commands)
+            for tried in trial.run(known):
                 if tried.found is None:
                     yield from _run_here(project, there, folder, tell)
                 else:
                     yield from _describe_tried(project.root, tried.choice, tried.found, there, settings)
+                    yield from _describe_place(project.root, tried.choice, tried.found, known)
         except SetupFailed as error:
             yield _describe_setup(error, folder)
         except RalphError as error:
@@ -102,8 +105,9 @@ def _describe_setup(error: SetupFailed, folder: str) -> Diagnosis:
     """Includes the output, because its file is deleted with the trial."""
     logs = sorted(glob(os.path.join(folder, "*", "setup-*.log*")), key=os.path.getmtime)
     lines = [line for log in logs for line in files.read(log).decode("utf-8", "replace").splitlines()]
-    what = str(error).partition(": fix it")[0]
-    return wrong("gates", "\n".join([what, *(f"    {line}" for line in lines[-_LAST_LINES:])]), "fix it")
+    what, _, mend = str(error).rpartition(": ")
+    mend = mend.partition("; its output")[0]
+    return wrong("gates", "\n".join([what, *(f"    {line}" for line in lines[-_LAST_LINES:])]), mend)
 
 
 def _describe_tried(
@@ -119,9 +123,18 @@ def _describe_tried(
     for notice in found.notices:
         what, _, mend = notice.partition("; ")
         yield warning("gates", what, mend or "commit them, or add them to the change")
+
+
+def _describe_place(root: str, choice: Choice, found: CheckResult, known: Findings) -> Iterator[Diagnosis]:
+    """Where the next run works. What is known about a box applies only to changes that began with the same files."""
+    if found.trouble and not choice.is_settled:
+        return
     is_final = found.is_final(gate_commands.find_commands(root).tests)
     rest = "and skips this trial" if is_final or choice.is_settled else "and tries them again"
-    yield ok("gates", f"tried in a {choice.kind}: the next run works there {rest}")
+    text = f"tried in a {choice.kind}: the next run works there {rest}"
+    if others := known.list_other_changes():
+        text += f"; but a run of {join_first(others)}, which began with other files, first tries them again"
+    yield ok("gates", text)
 
 
 def _run_here(

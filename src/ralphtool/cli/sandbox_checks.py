@@ -58,16 +58,19 @@ def _check_box(project: DoctorContext, repository: Repository, settings: Setting
         return wrong("sandbox", f"no box is available: {tools.why}", tools.help)
     commands = gate_commands.find_commands(project.root)
     found = Findings(repository, settings, [*commands.checks, *commands.tests])
-    return _describe_next(find_next(tools, found, settings), found, has_gates=bool(commands.checks or commands.tests))
+    has_gates = bool(commands.checks or commands.tests)
+    return _describe_next(find_next(tools, found, settings), found, has_gates=has_gates, is_tried=project.runs_gates)
 
 
-def _describe_next(choice: Choice, found: Findings, *, has_gates: bool) -> Diagnosis:
+def _describe_next(choice: Choice, found: Findings, *, has_gates: bool, is_tried: bool) -> Diagnosis:
     """The workspace of a new change's next run, as far as is known."""
     text = "\n".join((f"the next run: {workspace.describe(choice.kind)}", *(f"why: {one}" for one in choice.why)))
     if choice.why:
         repair = partial(_forget, found) if found.read_trouble("box") else None
         return warning("sandbox", text, "; ".join(choice.help or (AGAIN,)), repair)
     if has_gates and not found.is_suitable(choice.kind):
+        if is_tried:
+            return ok("sandbox", "a box is available; it is used if your gates have the same results in it as outside")
         first = "a box is available; the next run first tries your gates in it, and uses it if the results are the same"
         return ok("sandbox", f"{first} as outside")
     return ok("sandbox", text)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ralphtool.executors.asked_reports import AskedReports
     from ralphtool.executors.process import ProcessResult, Supervisor
+    from ralphtool.judging.gates import RedGate
     from ralphtool.judging.testresults.model import Counts
 
 _MOST_WORDS = 1500  # characters
@@ -130,14 +131,26 @@ def _describe_counts(found: Counts) -> str:
     return describe_tally(found.passed, found.failed, found.skipped)
 
 
-def read_last_output(results: Sequence[GateResult]) -> str:
-    """The last output of the red gates: it contains the error, by which known solutions are searched."""
-    return "\n".join(read_last_lines(one.log) for one in results if not one.ok)[-_MOST_WORDS:]
+def read_last_output(results: Sequence[GateResult], newly_red: Sequence[RedGate] = ()) -> str:
+    """The excerpts of the red gates: they contain the error, by which known solutions are searched.
+
+    If some gates are newly red, the others are left out: their failures are not the attempt's.
+    """
+    new = {one.command: one.tests for one in newly_red}
+    red = [one for one in results if not one.ok]
+    shown = [one for one in red if one.command in new] or red
+    most = _MOST_WORDS // max(1, len(shown))
+    return "\n".join(read_excerpt(one.log, new.get(one.command) or one.failed or (), most) for one in shown)
 
 
-def read_last_lines(log: str) -> str:
-    """The end of a gate's output, without colours, empty lines, and the line of pytest about a report of ralphtool."""
-    from ralphtool.judging.testresults.reading import strip_colours  # only red gates need it
+def read_excerpt(log: str, failed: Sequence[str] = (), most: int = _MOST_WORDS) -> str:
+    """The part of a gate's output about its failed tests, and the end of it.
 
-    lines = strip_colours(_read_output(log)[-4 * _MOST_WORDS :].decode("utf-8", "replace")).splitlines()
-    return "\n".join(line for line in lines if line.strip() and layout.TEST_REPORTS not in line)[-_MOST_WORDS:]
+    It has no colours, no empty lines, and not the line of pytest about a report of ralphtool.
+    """
+    # Only red gates need them.
+    from ralphtool.judging.testresults.excerpt import cut_excerpt
+    from ralphtool.judging.testresults.reading import strip_colours
+
+    lines = strip_colours(_read_output(log).decode("utf-8", "replace")).splitlines()
+    return cut_excerpt([one for one in lines if one.strip() and layout.TEST_REPORTS not in one], failed, most)

@@ -16,7 +16,7 @@ from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
-from ralphtool.executors import Assignment, Report, disk, environment
+from ralphtool.executors import Assignment, Report, disk, environment, lost_environments
 from ralphtool.executors.claims import must_prove
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
@@ -236,13 +236,13 @@ class LocalExecutor:
         if assignment.baseline and assignment.baseline.key == key and not assignment.fix:
             return assignment.baseline, 0.0
         self.context.workspace.begin(None)
-        series = self._build_series(assignment, stop)
-        results = series.run("before", assignment.gates)
+        results = self._build_series(assignment, stop).run("before", assignment.gates)
         self._mark_dirty()
         self.context.workspace.begin(assignment.kept)
-        seconds = sum(one.seconds for one in results)
+        lost_environments.refuse_lost(self.context.workspace, results)
         # An interrupted gate means nothing: if it counted as red, it could never be newly red.
-        return (None if is_cut_off(results, assignment.gates) else gates.build_baseline(key, results)), seconds
+        found = None if is_cut_off(results, assignment.gates) else gates.build_baseline(key, results)
+        return found, sum(one.seconds for one in results)
 
     def _build_series(
         self, assignment: Assignment, stop: Callable[[], bool], before: Baseline | None = None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ralphtool.executors.gate_series import FLAKY
+from ralphtool.executors.lost_environments import list_notices, refuse_lost
 from ralphtool.judging import gates
 from ralphtool.judging.gate_programs import NOT_STARTED
 from ralphtool.judging.gate_trouble import Trouble, describe_difference, read_output
@@ -79,6 +80,9 @@ class _WorkspaceCheck:
         trouble = self._compare(before) or self._find_blind(before)
         if self._inside.stop():
             return CheckResult()
+        if trouble is None:
+            refuse_lost(self._workspace, before)
+            self._notices += list_notices(self._workspace)
         found = gates.build_baseline(gates.build_key(self._workspace.checkpoint_tree, commands), before)
         return CheckResult(
             trouble=trouble,

@@ -68,19 +68,19 @@ def list_filter_notices(root: str) -> list[str]:
 
 def check_hidden(place: Workspace, settings: Settings, record: str, claim: str) -> BlockerCheck | None:
     """Checks whether the thing that a blocker names is only hidden or blocked by the box: then a person decides at
-    once, and is shown the line that allows it."""
+    once, and is shown the setting that allows it."""
     if not is_boxed(place):
         return None
-    from ralphtool.sandbox.advice import suggest
+    from ralphtool.sandbox.advice import Present, suggest
 
     home = os.path.realpath(os.path.expanduser("~"))
     shown = [_expand(path, place.shown_root, home) for path in (*settings.sandbox.read, *settings.sandbox.write)]
     denied = [event.allow for event in list_denied(record) if event.host and event.host.lower() in claim.lower()]
-    line = suggest(claim, place.shown_root, home, denied, shown=shown, is_claim=True)
-    if not line:
+    present = Present(settings.sandbox.read, settings.sandbox.ports)
+    advice = suggest(claim, place.shown_root, home, denied, present=present, shown=shown, is_claim=True)
+    if not advice:
         return None
-    found = f"the box hides or blocks it: to allow it, put {line} into .ralph/config.toml"
-    return BlockerCheck(True, found)
+    return BlockerCheck(True, f"the box hides or blocks it: to allow it, {advice} in .ralph/config.toml")
 
 
 def _expand(path: str, root: str, home: str) -> str:

@@ -97,7 +97,7 @@ class GateTrial(Struct, frozen=True, kw_only=True):
             inside.set_up_all(self.settings.run.setup)
             place.mark_set_up(self.settings.run.setup)
             place.mark_dirty()
-            suggest = partial(workspace_choice.suggest, choice.kind, self.root, log.path)
+            suggest = partial(workspace_choice.suggest, choice.kind, self.root, self.settings.sandbox, log.path)
             return check_workspace(place, inside, outside, self.commands, suggest)
 
     def _build_series(self, place: Worktree, supervisor: Supervisor, folder: str, log: Log) -> GateSeries:

@@ -291,9 +291,10 @@ def _update_story_state(change: Change, iteration: Iteration, made: Outcome) -> 
 
 
 def _find_error(iteration: Iteration) -> str:
-    """The end of the output of the red gates, or of the old tests that fail on the new code."""
-    proof = iteration.report.proof if iteration.verdict.lost else None
-    return gate_run.read_last_output(iteration.report.results) or (proof.old_output if proof else "")
+    """What the red gates printed about their newly red tests, or the old tests that fail on the new code."""
+    report = iteration.report
+    proof = report.proof if iteration.verdict.lost else None
+    return gate_run.read_last_output(report.results, report.red) or (proof.old_output if proof else "")
 
 
 def _keep_progress(change: Change, iteration: Iteration, state: StoryState, made: Outcome) -> None:

@@ -405,7 +405,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         if choice.kind == "here" or choice.is_settled or not gates or known is None or known.is_suitable(choice.kind):
             return (), known.list_blind() if known else frozenset()
         directory = os.path.join(self.folder, f"check-{choice.kind}")
-        suggest = partial(workspace_choice.suggest, choice.kind, self.root, self.log.path)
+        suggest = partial(workspace_choice.suggest, choice.kind, self.root, self.settings.sandbox, self.log.path)
         here = cast("LocalExecutor", executor)
         found = here.check_workspace(gates, directory, lambda: self.stop.count > 0, suggest)
         if self.stop.count == 0 and (found.trouble or found.is_final(gate_commands.find_commands(self.root).tests)):

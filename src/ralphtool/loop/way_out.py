@@ -46,7 +46,12 @@ def build_rules(
             ports.append(port)
         else:
             hosts.append(host)
-    return NetworkRules(hosts=tuple(dict.fromkeys(hosts)), ports=tuple(dict.fromkeys(ports)))
+    return NetworkRules(
+        hosts=tuple(dict.fromkeys(hosts)),
+        ports=tuple(dict.fromkeys(ports)),
+        set_hosts=settings.sandbox.hosts,
+        set_ports=settings.sandbox.ports,
+    )
 
 
 def _list_addresses(

@@ -22,7 +22,7 @@ _LEARNT = 30  # learnings that are searched
 def find_workaround(
     history: History, knowledge: KnowledgeBase, verdict: Verdict, report: Report
 ) -> recovery.Workaround | None:
-    told = [verdict.summary, verdict.blocker or "", gate_run.read_last_output(report.results)]
+    told = [verdict.summary, verdict.blocker or "", gate_run.read_last_output(report.results, report.red)]
     failure = "\n".join(filter(None, told))
     found = [one for one in knowledge.search(failure, _LEARNT) if one.type == "error-workaround"]
     return recovery.find_workaround(

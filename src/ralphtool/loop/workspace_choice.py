@@ -23,7 +23,7 @@ from ralphtool.sandbox.trial import NoBox, Tools, try_box
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ralphtool.settings import Settings
+    from ralphtool.settings import SandboxSettings, Settings
     from ralphtool.workspace.git import Repository
 
 AGAIN = "`ralphtool doctor --fix` makes the next run try a box again"
@@ -58,7 +58,8 @@ class Findings:
         self._path = os.path.join(layout.in_git(repository.common), _FILE)
         sandbox = msgspec.json.encode(settings.sandbox).decode()
         self._about = [__version__, str(os.geteuid()), sandbox, *settings.run.setup, "", *commands]
-        self._find_tree = partial(_find_base_tree, repository, change)
+        self._repository = repository
+        self._find_files = partial(_identify_base, repository, change)
 
     def is_suitable(self, kind: str) -> bool:
         return self._read().get(self._build_key(kind)) == Trouble()
@@ -71,10 +72,18 @@ class Findings:
     def read_trouble(self, kind: str) -> Trouble | None:
         """The trouble there with the files that the change begins with."""
         known = self._read()
-        return known.get(self._build_key(kind, self._find_tree())) if known else None
+        return known.get(self._build_key(kind, self._find_files())) if known else None
+
+    def list_other_changes(self) -> list[str]:
+        """Changes that began with other files than the user's last commit, if trouble is known about that commit: it
+        does not apply to them."""
+        if not self.read_trouble("box") and not self.read_trouble("worktree"):
+            return []
+        begun, now = self._repository.refs(layout.BASE), self._find_files()
+        return [ref.removeprefix(layout.BASE) for ref, at in begun.items() if _identify(self._repository, at) != now]
 
     def remember(self, kind: str, trouble: Trouble | None) -> None:
-        key = self._build_key(kind, self._find_tree()) if trouble else self._build_key(kind)
+        key = self._build_key(kind, self._find_files()) if trouble else self._build_key(kind)
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         files.replace(self._path, msgspec.json.encode({**self._read(), key: trouble or Trouble()}))
 
@@ -92,9 +101,18 @@ class Findings:
         return "\n".join([kind, tree, *self._about])
 
 
-def _find_base_tree(repository: Repository, change: str) -> str:
+def _identify_base(repository: Repository, change: str) -> str:
     found = (repository.resolve(layout.BASE + change) if change else None) or repository.resolve("HEAD")
-    return repository.tree_of(found) if found else "no commit"
+    return _identify(repository, found) if found else "no commit"
+
+
+def _identify(repository: Repository, commit: str) -> str:
+    """Identifies the files of a commit as gates see them: without the settings, which are never checked out."""
+    import hashlib  # loads OpenSSL
+
+    rows = repository.list_items("ls-tree", "-z", "--full-tree", commit)
+    seen = [row for row in rows if not row.endswith(f"\t{layout.FOLDER}")]
+    return hashlib.sha256("\0".join(seen).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def list_choices(settings: Settings, repository: Repository | None, found: Findings | None) -> Iterator[Choice]:
@@ -188,14 +206,15 @@ def explain_refusal(settings: Settings, kind: str, trouble: Trouble) -> str:
     return f"work in a {kind} would prove nothing: {said}. To fix it: {helps}; or remove {asked}"
 
 
-def suggest(kind: str, root: str, record: str, said: str) -> str:
+def suggest(kind: str, root: str, sandbox: SandboxSettings, record: str, said: str) -> str:
     """The setting that may fix the failure of a gate in a workspace. `record` has the connections that were denied."""
-    from ralphtool.sandbox.advice import suggest as suggest_for_box
+    from ralphtool.sandbox import advice
 
     if kind != "box":
         return 'set the commands that prepare a worktree as `setup` under [run], for example ["npm ci"]'
     home = os.path.realpath(os.path.expanduser("~"))
-    return suggest_for_box(said, root, home, [event.allow for event in list_denied(record)])
+    present = advice.Present(sandbox.read, sandbox.ports)
+    return advice.suggest(said, root, home, [event.allow for event in list_denied(record)], present=present)
 
 
 def list_denied(record: str) -> list[events.Denied]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import socket
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
+from ralphtool.sandbox.network import name_setting
 from ralphtool.sandbox.shown import list_shown
 
 if TYPE_CHECKING:
@@ -32,20 +34,37 @@ _LONGEST = 200_000
 _CONNECT_SECONDS = 0.5
 
 
+class Present(Struct, frozen=True):
+    """The present values of the settings that may be suggested."""
+
+    read: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+
+
+_NOTHING = Present()
+
+
 def suggest(
-    said: str, top: str, home: str, denied: Iterable[str] = (), *, shown: Sequence[str] = (), is_claim: bool = False
+    said: str,
+    top: str,
+    home: str,
+    denied: Iterable[str] = (),
+    *,
+    present: Present = _NOTHING,
+    shown: Sequence[str] = (),
+    is_claim: bool = False,
 ) -> str:
-    """The setting that makes the missing thing available; empty if none is found. `denied` has settings that the
+    """What to set so that the missing thing is available; empty if nothing is found. `denied` has settings that the
     network rules named themselves; the box already has the project, `top`, and the paths in `shown`. In the output of
     a program only paths that it reports as missing count; in an agent's claim to be blocked, every path does."""
     said = said[:_LONGEST]
     has = [top, *shown, *list_shown(home, os.environ, ())]
-    if path := next(_find_hidden_paths(said, has, home, is_claim=is_claim), ""):
-        return f"[sandbox] read = [{json.dumps(_shorten(path, home), ensure_ascii=False)}]"
-    if allow := next(iter(denied), ""):
-        return allow
-    port = next((one for one in _find_ports(said) if _is_answering(one)), None)
-    return f"[sandbox] ports = [{port}]" if port else ""
+    path = next(_find_hidden_paths(said, has, home, is_claim=is_claim), "")
+    found = name_setting("read", present.read, _shorten(path, home)) if path else next(iter(denied), "")
+    if not found and (port := next((one for one in _find_ports(said) if _is_answering(one)), None)):
+        found = name_setting("ports", present.ports, port)
+    # In this form people can copy it: in TOML, the name of a table is on a line of its own.
+    return f"set {found.removeprefix('[sandbox] ')} under [sandbox]" if found else ""
 
 
 def _find_hidden_paths(said: str, shown: Sequence[str], home: str, *, is_claim: bool) -> Iterator[str]:

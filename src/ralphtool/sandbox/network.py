@@ -64,16 +64,19 @@ class NetworkRules(Struct, frozen=True, kw_only=True):
 
     hosts: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
+    set_hosts: tuple[str, ...] = ()  # those of them that the settings name: a refusal repeats them
+    set_ports: tuple[int, ...] = ()
 
     def check_host(self, host: str, port: int) -> Refusal | None:
         """None if its name is allowed; nothing is resolved."""
         name = normalize_host(host)
         if is_this_machine(name):
             is_allowed = port in self.ports or name in self._names
-            return None if is_allowed else Refusal(f"port {port} of this machine is not allowed", _allow_port(port))
+            allow = name_setting("ports", self.set_ports, port)
+            return None if is_allowed else Refusal(f"port {port} of this machine is not allowed", allow)
         if any(_fits(name, allowed) for allowed in self._names):
             return None
-        return Refusal(f"{name} is not allowed", _allow_host(name))
+        return Refusal(f"{name} is not allowed", name_setting("hosts", self.set_hosts, name))
 
     def check_address(self, host: str, address: str) -> Refusal | None:
         """None if the address that an allowed name resolved to may be reached."""
@@ -81,7 +84,8 @@ class NetworkRules(Struct, frozen=True, kw_only=True):
         kind = describe_private(ipaddress.ip_address(found))
         if not kind or found in self._names:
             return None
-        return Refusal(f"{normalize_host(host)} is at {found}, {kind}", _allow_host(found))
+        allow = name_setting("hosts", self.set_hosts, found)
+        return Refusal(f"{normalize_host(host)} is at {found}, {kind}", allow)
 
     @property
     def _names(self) -> set[str]:
@@ -138,12 +142,11 @@ def _fits(name: str, allowed: str) -> bool:
     return name == allowed
 
 
-def _allow_host(name: str) -> str:
-    return f'[sandbox] hosts = ["{name}"]'
+def name_setting(name: str, present: Sequence[str | int], more: str | int) -> str:
+    """A setting of `[sandbox]` with its present values and one more: people replace the line that they have."""
+    import json  # only needed for a refusal
 
-
-def _allow_port(port: int) -> str:
-    return f"[sandbox] ports = [{port}]"
+    return f"[sandbox] {name} = {json.dumps([*present, more], ensure_ascii=False)}"
 
 
 # --- requests ---------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from ralphtool.errors import WrongSetting, shorten
 from ralphtool.settings.describing import read_docstrings, write_default
 from ralphtool.settings.executor import ExecutorSettings
 from ralphtool.settings.otel import OtelSettings
-from ralphtool.settings.positions import KeyPath, find_broken_line, find_lines, find_nearest, join_keys
+from ralphtool.settings.positions import KeyPath, advise_on_line, find_broken_line, find_lines, find_nearest, join_keys
 from ralphtool.settings.trackers import BeadsSettings, GithubSettings, SpecsSettings
 from ralphtool.settings.values import (
     LIMIT,
@@ -281,7 +281,6 @@ _SECTIONS: dict[str, type[Struct]] = {
     "agents.NAME": AgentSettings,
     "prices.MODEL": PriceSettings,
 }
-_UNQUOTED = r"\s*([\w.-]{1,40})\s*=\s*([A-Za-z][\w./-]{0,60})\s*(?:#.*)?"
 _NO_FLAGS = ("spec", "agents", "setup")  # the first is a flag of most commands; lists are for the file
 
 _Table = TypeVar("_Table", bound=Struct)
@@ -355,16 +354,7 @@ def _build_toml_error(text: str, path: str, message: str) -> WrongSetting:
     said = message[: found.start()] if found else message
     # At the end of the document, the parser does not say where the open statement begins.
     line = int(found[1]) if found and found[1] else find_broken_line(text)
-    return WrongSetting(f"{path}, line {line}: not valid TOML ({said[:200]}): {_advise_on_line(text, line)}")
-
-
-def _advise_on_line(text: str, line: int) -> str:
-    """What to do about a line that is not TOML. The most common mistake is a text without quotes."""
-    lines = text.split("\n")
-    found = re.fullmatch(_UNQUOTED, lines[line - 1]) if line <= len(lines) else None
-    if found and found[2] not in ("true", "false", "inf", "nan"):
-        return f'text needs quotes, as in {found[1]} = "{found[2]}"'
-    return "correct that line, or delete it"
+    return WrongSetting(f"{path}, line {line}: not valid TOML ({said[:200]}): {advise_on_line(text, line)}")
 
 
 class _SettingProblem(NamedTuple):

@@ -14,6 +14,8 @@ KeyPath = tuple[str, ...]  # of a setting: ("run", "timeout")
 
 # Strings and comments, in which line ends and brackets have no meaning; and line ends and brackets themselves.
 _PIECE = r'''"""(?:\\.|[^\\])*?"{3,5}|'{3}.*?'{3,5}|"(?:\\.|[^"\\\n])*"|'[^'\n]*'|#[^\n]*|[\[\]{}\n]'''
+_UNQUOTED = r"\s*([\w.-]{1,40})\s*=\s*([A-Za-z][\w./-]{0,60})\s*(?:#.*)?"
+_ON_ONE_LINE = r"\s*(\[[\w. \"'-]{1,60}\])\s*([\w.-]{1,40}\s*=.*)"
 _DEEPEST = 4  # agents.NAME.env.VARIABLE
 
 
@@ -44,6 +46,19 @@ def find_broken_line(text: str) -> int:
         except (ValueError, RecursionError):
             return line
     return line
+
+
+def advise_on_line(text: str, line: int) -> str:
+    """What to do about a line that is not TOML. The most common mistakes are a text without quotes, and a table and its
+    setting on one line, as sentences name them."""
+    lines = text.split("\n")
+    wrong = lines[line - 1] if line <= len(lines) else ""
+    if found := re.fullmatch(_ON_ONE_LINE, wrong):
+        return f"write {found[1]} once, on a line of its own, and the setting below it"
+    found = re.fullmatch(_UNQUOTED, wrong)
+    if found and found[2] not in ("true", "false", "inf", "nan"):
+        return f'text needs quotes, as in {found[1]} = "{found[2]}"'
+    return "correct that line, or delete it"
 
 
 def _split_statements(text: str) -> Iterator[tuple[int, str]]:

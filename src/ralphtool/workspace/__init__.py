@@ -87,6 +87,11 @@ class Workspace(Protocol):
 
     def mark_set_up(self, commands: Sequence[str]) -> None: ...
 
+    @property
+    def lost_environments(self) -> Sequence[str]:
+        """Environments that these commands created and git does not ignore, so that they were removed."""
+        ...
+
     def mark_dirty(self) -> None:
         """Commands of ralphtool have run since it was put into a state, and may have left files."""
         ...

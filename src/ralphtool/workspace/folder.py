@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ralphtool.errors import GitError
+from ralphtool.workspace.environments import NeverSetUp
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ralphtool.workspace.user_plan import MergedPlan
 
 
-class Folder:
+class Folder(NeverSetUp):
     """A project without git: nothing can be reverted, compared or kept."""
 
     branch: str | None = None
@@ -132,12 +133,6 @@ class Folder:
         return None
 
     def publish(self, attempt: str, commit: str | None, *, tree: str | None = None, story: str = "") -> None:
-        pass
-
-    def needs_setup(self, commands: Sequence[str]) -> bool:
-        return False
-
-    def mark_set_up(self, commands: Sequence[str]) -> None:
         pass
 
     def checkpoints(self) -> dict[str, str]:

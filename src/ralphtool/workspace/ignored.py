@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout
 from ralphtool.sandbox import beneath
+from ralphtool.workspace.environments import ENVIRONMENTS
 from ralphtool.workspace.paths import Paths
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ _STARTUP = re.compile(
 _PROGRAM_OF_CARGO = re.compile(r"(?:.*/)?target/.*/deps/[\w-]+")
 _CACHE_FILES = (".pyc.tmp", ".log", ".coverage", ".DS_Store", ".tsbuildinfo", ".swp", "package-lock.json.tmp")
 _WHOLE = ".whole"  # the suffix of a folder that was moved aside
-_ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".bundle"))
 
 
 class IgnoredFiles:
@@ -199,7 +199,7 @@ def _list_folder(path: str) -> list[str]:
 def find_environment(path: str) -> str | None:
     """The installed environment that a file belongs to: `.venv`, `web/node_modules`."""
     parts = path.split("/")
-    place = next((number for number, part in enumerate(parts) if part in _ENVIRONMENTS), None)
+    place = next((number for number, part in enumerate(parts) if part in ENVIRONMENTS), None)
     return None if place is None else "/".join(parts[: place + 1])
 
 

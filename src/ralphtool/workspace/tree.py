@@ -13,6 +13,7 @@ from ralphtool.errors import GitError, InvalidValue, from_os_error
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
 from ralphtool.workspace.checkpoints import read_checkpoints
+from ralphtool.workspace.environments import NeverSetUp
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.lent_index import LentIndex
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _MOST_READ = 1_000_000  # bytes of a file that are read for a proof
 
 
-class Tree:
+class Tree(NeverSetUp):
     """The code that all kinds of working trees share."""
 
     def __init__(self, repository: Repository, project: str, change: str, slot: int = 0) -> None:
@@ -378,12 +379,6 @@ class Tree:
     def read_plan_message(self) -> tuple[str, str]:
         start = self.repository.resolve(layout.START + self.change)
         return (start, self.repository.text("log", "-1", "--format=%B", start)) if start else ("", "")
-
-    def needs_setup(self, commands: Sequence[str]) -> bool:
-        return False
-
-    def mark_set_up(self, commands: Sequence[str]) -> None:
-        pass
 
     def mark_dirty(self) -> None:
         self._files = None

@@ -11,6 +11,7 @@ from ralphtool.errors import GitError
 from ralphtool.sandbox import beneath
 from ralphtool.workspace import revert
 from ralphtool.workspace.branch import describe_newer_commits
+from ralphtool.workspace.environments import find_environments
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.paths import Paths, join_first
@@ -50,6 +51,7 @@ class Worktree(Tree):
         self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
         self.shown_root = self.root
         self._project = project
+        self.lost_environments: Sequence[str] = ()
         self._user_plan: UserPlan | None = None
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
@@ -247,6 +249,8 @@ class Worktree(Tree):
 
     def mark_set_up(self, commands: Sequence[str]) -> None:
         """Git removes the mark together with the tree."""
+        self._prepare_look()
+        self.lost_environments = find_environments(self.prefix, self.repository.list_unknown_files())
         files.replace(self._mark_path, _join_commands(commands))
 
     @property

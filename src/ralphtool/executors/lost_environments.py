@@ -1,0 +1,49 @@
+"""Environments that `setup` created and git does not ignore: they were removed, as everything that is not committed.
+
+A gate that needs one of them is red before the first story and stays red, so that no story can be proven. No agent
+can fix that, and the user can with one line, so the run stops before it costs anything.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ralphtool.errors import SetupFailed
+from ralphtool.judging.gate_programs import NOT_STARTED
+from ralphtool.judging.gate_trouble import read_output
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from ralphtool.judging.gates import GateResult
+    from ralphtool.workspace import Workspace
+
+
+def list_notices(place: Workspace) -> list[str]:
+    return [f"{_describe(place, path)}; {_advise(place, path)}" for path in place.lost_environments]
+
+
+def refuse_lost(place: Workspace, results: Sequence[GateResult]) -> None:
+    """Stops the run if a gate is red because it needs such an environment."""
+    for path, one in _find_needed(place.lost_environments, results):
+        place.mark_set_up(())  # the next run must set it up again
+        raise SetupFailed(f"{_describe(place, path)}, but the gate `{one.command}` needs it: {_advise(place, path)}")
+
+
+def _find_needed(paths: Sequence[str], results: Sequence[GateResult]) -> Iterator[tuple[str, GateResult]]:
+    for one in results:
+        for path in () if one.ok or one.why else paths:
+            named = re.compile(rf"(?<![\w/]){re.escape(path)}/")
+            if one.exit_code in NOT_STARTED or named.search(one.command) or named.search(read_output(one)):
+                yield path, one
+
+
+def _describe(place: Workspace, path: str) -> str:
+    where = f" on {place.branch}" if place.branch else ""
+    return f"setup created {path}, which git does not ignore{where}, so it was removed"
+
+
+def _advise(place: Workspace, path: str) -> str:
+    commit = f"commit it, and merge that into {place.branch}" if place.branch else "and commit it"
+    return f"add {path}/ to .gitignore, {commit}"
