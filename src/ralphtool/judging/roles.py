@@ -33,6 +33,9 @@ _HELPER_FOLDERS = {
     "testhelpers",
 }
 _HELPER_FOLDERS |= {"test_helpers", "test-helpers", "testsupport", "test_support", "test-support", "testfixture"}
+_HELPER_FOLDERS |= {"step_definitions", "step-definitions", "stepdefinitions", "step_defs"}
+# What test programs run, in a language of their own. Their changes can't be read, as those of a fixture.
+_INPUTS = re.compile(r".*\.(?:feature|robot|bats|hurl|tavern\.ya?ml)", re.I)
 _HELPERS = re.compile(
     r"(?:spec|rails|test|swagger)_helper\.rb|(?:jest|vitest|test|tests)[._-]?(?:setup|env|globals?)[\w.-]*\.[cm]?[jt]sx?"
     r"|setup[._-]?(?:jest|tests?|vitest|files?)[\w.-]*\.[cm]?[jt]sx?|global[._-]?(?:setup|teardown)\.(?:test\.)?[cm]?[jt]s"
@@ -149,7 +152,7 @@ def _find_test_role(path: str, folders: list[str], name: str) -> Role | None:
     lower = {folder.lower() for folder in folders}
     if is_production_folder(path):
         return None
-    if lower & _FIXTURE_FOLDERS:
+    if lower & _FIXTURE_FOLDERS or _INPUTS.fullmatch(name):
         return "fixture"
     if lower & _HELPER_FOLDERS or (_HELPERS.fullmatch(name) and find_language(path)):
         return "helper"
