@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from ralphtool.judging.checking_packages import find_checking_packages
 from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
 from ralphtool.judging.step_files import find_step_files
 from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files
@@ -34,14 +35,15 @@ def find_hints(
     run = find_run_files(commands, read, bases)
     plugins = find_plugins(unsure, commands, run, read, grep, bases)
     files = project.list_files() if unsure else []
-    steps = find_step_files(unsure, files, grep)
+    helpers = find_step_files(unsure, files, grep) | find_checking_modules(unsure, read, grep)
+    helpers |= find_checking_packages(unsure, read, grep)
     return TestHints(
         bases=bases,
         run=run,
         tested=find_tested_files(known, unsure),
         data=find_test_data(unsure, read, grep),
         named=find_gate_data(suites, unsure, read, grep, bases),
-        helpers=plugins | steps | find_checking_modules(unsure, read, grep),
+        helpers=plugins | helpers,
         hiding=find_hiding(unsure, files, read, grep, bases, is_green=is_green),
         checks=find_check_files(checks, paths.changes, read, grep, bases),
     )
