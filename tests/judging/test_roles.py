@@ -37,7 +37,9 @@ ROLES = {
         web/package.json Makefile GNUmakefile checks.mk justfile Taskfile.yml .coveragerc Cargo.toml
         .cargo/config.toml build.rs go.mod .rspec phpunit.xml phpunit.xml.dist build.gradle build.gradle.kts pom.xml
         .config/nextest.toml mix.exs Shop.Tests.csproj vitest.workspace.ts .nycrc babel.config.js Rakefile
-        CMakeLists.txt composer.json Gemfile .github/workflows/ci.yml run_tests.sh
+        CMakeLists.txt composer.json Gemfile .github/workflows/ci.yml run_tests.sh config/test.json
+        config/environments/test.rb src/main/resources/application-test.yml appsettings.Test.json api/config/test.exs
+        settings.testing.toml
     """,
     "shadow": """
         pytest/__init__.py pytest.py _pytest/config.py unittest/__init__.py unittest.py sitecustomize.py
@@ -55,7 +57,8 @@ ROLES = {
         login.py src/testing.py latest.py contest.py src/a.ts src/attest.js pkg/login.go src/lib.rs
         src/main/java/com/a/Login.java src/main/java/TestRunner.java src/TestData.ts app/Http/TestController.php
         Sources/App/TestBench.swift lib/cart.ex app/models/user.rb src/cart.cc Latest.java src/go/parser.ts
-        cmd/make/main.go poetry.lock index.html src/features/cart/Cart.tsx features/steps/scale.py
+        cmd/make/main.go poetry.lock index.html src/features/cart/Cart.tsx config/default.json
+        config/latest.json config/contest.rb appsettings.json data/test.json features/steps/scale.py
     """,
 }
 

@@ -28,6 +28,9 @@ FILES = {
     "package.json": PACKAGE,
     "ci/run.js": "require('node:test')\n",
     "app.js": "listen()\n",
+    "web/package.json": '{"scripts": {"test": "tsx --tsconfig conf/tsconfig.test.json --test a.test.ts"}}',
+    "web/conf/tsconfig.test.json": "{}",
+    "tsconfig.json": "{}",
     "check.sh": "echo ok\n",
     "qa/all.py": "import pytest\n",
 }
@@ -47,6 +50,9 @@ def read(paths: Sequence[str]) -> Mapping[str, bytes]:
         ("make run", {"Makefile"}),
         ("npm test", {"package.json", "ci/run.js"}),
         ("npm start", {"package.json"}),
+        ("npm --prefix web test", {"package.json", "ci/run.js", "web/package.json", "web/conf/tsconfig.test.json"}),
+        ("TS_NODE_PROJECT=tsconfig.json mocha", {"tsconfig.json"}),
+        ("tsc -p tsconfig.json && node --test", set()),  # it only checks and builds
         ("./check.sh && true", {"check.sh"}),
         ("bash -e check.sh", {"check.sh"}),
         ("python -m qa.all", {"qa/all.py"}),
@@ -58,7 +64,7 @@ def read(paths: Sequence[str]) -> Mapping[str, bytes]:
     ],
 )
 def test_what_a_gate_runs_is_followed_through_its_scripts(command: str, wanted: set[str]) -> None:
-    assert find_run_files([command], read) == wanted
+    assert find_run_files([command], read, find_bases([command], "")) == wanted
 
 
 @pytest.mark.parametrize("command", ["sh ../ci/t.sh", "cd .. && sh ci/t.sh", "make -C ../ci"])
@@ -196,6 +202,11 @@ def test_a_file_outside_of_the_tests_can_belong_to_them() -> None:
     assert [one.path for one in paths.tests] == ["checks.py", "iniconfig.py"]
     assert [one.path for one in paths.own] == ["checks.py"]
     assert not paths.has_gate_files
+    loaded = ChangedPaths(
+        (change("tsconfig.json"), change("tsconfig.a.json")), TestHints(run=frozenset(["tsconfig.a.json"]))
+    )
+    assert [one.path for one in loaded.builds] == ["tsconfig.a.json"]
+    assert [one.path for one in loaded.checks] == ["tsconfig.json", "tsconfig.a.json"]
     compared = ChangedPaths((change("expected.txt"), change("shop.py")), TestHints(named=frozenset(["expected.txt"])))
     assert [one.path for one in compared.tests] == ["expected.txt"]
     assert compared.has_gate_files

@@ -49,6 +49,10 @@ _RUNNERS = {
     r"\bpre-commit\b": (".pre-commit-config.yaml",),
     r"\blefthook\b": ("lefthook.yml", ".lefthook.yml"),
 }
+_LOADED = re.compile(
+    r"(?:--tsconfig(?:-override)?|\bTS_NODE_PROJECT|\bTSX_TSCONFIG_PATH|\bts-node\b[^\n;&|]{0,200}?[ ](?:-P|--project))"
+    r"[ =]+[\"']?([\w./-]+)"
+)
 _TEST_WORDS = re.compile(
     rb"pytest|unittest|doctest|jest|vitest|mocha|node:test|--test\b|go test|cargo test|rspec|minitest"
     rb"|phpunit|\btox\b|\bnox\b"
@@ -84,9 +88,15 @@ def find_run_files(commands: Iterable[str], read: Read, bases: Sequence[str] = (
     """The files that commands run tests with: named by them, or by the scripts and Makefiles that they call.
 
     `read` returns files of the last checkpoint. A program that has nothing to do with tests is not included: it may
-    be the work itself.
+    be the work itself. Included is the configuration with which programs in TypeScript are started.
     """
-    return frozenset(_follow(commands, read, bases, _is_run_script))
+    scripts = _follow(commands, read, bases, _is_run_script)
+    callers = [(text, bases) for text in commands]
+    callers += [(text, list_places(path, bases)) for path, text in scripts.items()]
+    named = {
+        path for text, places in callers for found in _LOADED.finditer(text) for path in _resolve_all(found[1], places)
+    }
+    return frozenset(scripts.keys() | (read(sorted(named)).keys() if named else set()))
 
 
 def _follow(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from ralphtool.judging.checking_packages import find_checking_packages
+from ralphtool.judging.config_parts import find_config_parts
 from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
 from ralphtool.judging.step_files import find_step_files
 from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files
@@ -34,12 +35,13 @@ def find_hints(
     bases = find_bases(commands, project.prefix)
     run = find_run_files(commands, read, bases)
     plugins = find_plugins(unsure, commands, run, read, grep, bases)
+    parts = find_config_parts(unsure, read, grep)
     files = project.list_files() if unsure else []
     helpers = find_step_files(unsure, files, grep) | find_checking_modules(unsure, read, grep)
     helpers |= find_checking_packages(unsure, read, grep)
     return TestHints(
         bases=bases,
-        run=run,
+        run=run | parts,
         tested=find_tested_files(known, unsure),
         data=find_test_data(unsure, read, grep),
         named=find_gate_data(suites, unsure, read, grep, bases),

@@ -57,6 +57,12 @@ _CONFIGS = re.compile(
     r"|hatch\.toml|pixi\.toml|manage\.py|runtests?\.\w+|run[_-]tests?(?:\.\w+)?|dockerfile|docker-compose[\w.-]*\.ya?ml|\.pre-commit-config\.ya?ml",
     re.I,
 )
+# Settings with which a program runs only in tests: they may hide what the settings of the product say.
+_TEST_SETTINGS = re.compile(
+    r"(?:.*/)?(?:(?:config|conf|settings|environments)/(?:[^/]+/)*|(?:application|appsettings|config|settings|bootstrap)[._-])"
+    r"test(?:ing)?\.(?:json[5c]?|ya?ml|toml|ini|cfg|conf|properties|env|exs|rb|xml)",
+    re.I,
+)
 _CONFIG_FOLDERS = {".cargo", ".config", ".github", ".circleci", ".mvn"}
 
 _SHADOWS = re.compile(
@@ -124,7 +130,9 @@ def find_role(path: str) -> Role:
         return "lint"
     if _CONFIGS.fullmatch(name) or _CONFIG_FOLDERS & set(folders):
         return "config"
-    return _find_test_role(path, folders, name) or ("docs" if _is_docs(folders, name) else "source")
+    if (role := _find_test_role(path, folders, name)) is None and _TEST_SETTINGS.fullmatch(path):
+        return "config"
+    return role or ("docs" if _is_docs(folders, name) else "source")
 
 
 def _is_shadow(folders: list[str], name: str) -> bool:
