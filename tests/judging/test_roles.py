@@ -13,13 +13,13 @@ ROLES = {
         e2e/login.ts pkg/login_test.go tests/it.rs src/tests.rs src/test/java/com/a/LoginTest.java
         src/test/kotlin/LoginTest.kt LoginIT.java TestLogin.java spec/models/user_spec.rb test/user_test.rb
         Shop.Tests/CartTests.cs tests/Unit/CartTest.php Tests/ShopTests/CartTests.swift test/shop/cart_test.exs
-        src/cart_test.cc tests/test_cart.cpp cart_unittest.cc
+        src/cart_test.cc tests/test_cart.cpp cart_unittest.cc index.test-d.ts
     """,
     "helper": """
         tests/support.py tests/helpers/build.py pkg/testutil/build.go src/__mocks__/api.ts jest.setup.ts
         setupTests.js vitest.setup.mts spec/spec_helper.rb spec/rails_helper.rb src/test/java/com/a/Builders.java
         test/support/conn_case.exs tests/__init__.py src/test-utils/render.tsx tests/Unit/Builder.php
-        src/test_utils.py export_test.go
+        src/test_utils.py export_test.go features/step_definitions/cart.rb e2e/step_defs/cart.py
     """,
     "snapshot": """
         src/__snapshots__/a.test.ts.snap tests/__snapshots__/test_a.ambr src/snapshots/shop__total.snap
@@ -29,6 +29,7 @@ ROLES = {
     "fixture": """
         tests/fixtures/cart.json pkg/testdata/a.go testdata/a.txt spec/cassettes/a.yml tests/data.json
         test/fixtures/a.rb tests/data/a.csv src/__fixtures__/a.ts src/test/resources/a.xml
+        features/cart.feature qa/login.robot run.bats api/cart.hurl api/cart.tavern.yaml
     """,
     "config": """
         pytest.ini pyproject.toml setup.cfg tox.ini noxfile.py jest.config.js jest.config.ts vitest.config.mts
@@ -36,7 +37,9 @@ ROLES = {
         web/package.json Makefile GNUmakefile checks.mk justfile Taskfile.yml .coveragerc Cargo.toml
         .cargo/config.toml build.rs go.mod .rspec phpunit.xml phpunit.xml.dist build.gradle build.gradle.kts pom.xml
         .config/nextest.toml mix.exs Shop.Tests.csproj vitest.workspace.ts .nycrc babel.config.js Rakefile
-        CMakeLists.txt composer.json Gemfile .github/workflows/ci.yml run_tests.sh
+        CMakeLists.txt composer.json Gemfile .github/workflows/ci.yml run_tests.sh config/test.json
+        config/environments/test.rb src/main/resources/application-test.yml appsettings.Test.json api/config/test.exs
+        settings.testing.toml
     """,
     "shadow": """
         pytest/__init__.py pytest.py _pytest/config.py unittest/__init__.py unittest.py sitecustomize.py
@@ -54,7 +57,8 @@ ROLES = {
         login.py src/testing.py latest.py contest.py src/a.ts src/attest.js pkg/login.go src/lib.rs
         src/main/java/com/a/Login.java src/main/java/TestRunner.java src/TestData.ts app/Http/TestController.php
         Sources/App/TestBench.swift lib/cart.ex app/models/user.rb src/cart.cc Latest.java src/go/parser.ts
-        cmd/make/main.go poetry.lock index.html
+        cmd/make/main.go poetry.lock index.html src/features/cart/Cart.tsx config/default.json
+        config/latest.json config/contest.rb appsettings.json data/test.json features/steps/scale.py
     """,
 }
 

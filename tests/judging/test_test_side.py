@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
 from ralphtool.judging.gate_files import find_bases, find_run_files, find_test_data
 from ralphtool.judging.guard.model import FileChange
+from ralphtool.judging.quoted import may_name, read_source
 from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files
 
 PACKAGE = '{"scripts": {"test": "npm run unit", "unit": "node ci/run.js", "start": "node app.js"}}'
@@ -26,6 +28,9 @@ FILES = {
     "package.json": PACKAGE,
     "ci/run.js": "require('node:test')\n",
     "app.js": "listen()\n",
+    "web/package.json": '{"scripts": {"test": "tsx --tsconfig conf/tsconfig.test.json --test a.test.ts"}}',
+    "web/conf/tsconfig.test.json": "{}",
+    "tsconfig.json": "{}",
     "check.sh": "echo ok\n",
     "qa/all.py": "import pytest\n",
 }
@@ -45,6 +50,9 @@ def read(paths: Sequence[str]) -> Mapping[str, bytes]:
         ("make run", {"Makefile"}),
         ("npm test", {"package.json", "ci/run.js"}),
         ("npm start", {"package.json"}),
+        ("npm --prefix web test", {"package.json", "ci/run.js", "web/package.json", "web/conf/tsconfig.test.json"}),
+        ("TS_NODE_PROJECT=tsconfig.json mocha", {"tsconfig.json"}),
+        ("tsc -p tsconfig.json && node --test", set()),  # it only checks and builds
         ("./check.sh && true", {"check.sh"}),
         ("bash -e check.sh", {"check.sh"}),
         ("python -m qa.all", {"qa/all.py"}),
@@ -56,7 +64,7 @@ def read(paths: Sequence[str]) -> Mapping[str, bytes]:
     ],
 )
 def test_what_a_gate_runs_is_followed_through_its_scripts(command: str, wanted: set[str]) -> None:
-    assert find_run_files([command], read) == wanted
+    assert find_run_files([command], read, find_bases([command], "")) == wanted
 
 
 @pytest.mark.parametrize("command", ["sh ../ci/t.sh", "cd .. && sh ci/t.sh", "make -C ../ci"])
@@ -85,6 +93,9 @@ def test_files_in_which_a_program_named_tests() -> None:
     assert find_tested_files([], changes) == frozenset()
 
 
+GLOB = 'Path("cases").glob("*.json")'
+
+
 @pytest.mark.parametrize(
     ("path", "texts", "is_data"),
     [
@@ -105,16 +116,71 @@ def test_files_in_which_a_program_named_tests() -> None:
         ("web/cart.vue", {"tests/cart.test.js": "cart.vue"}, False),
         ("uv.lock", {"tests/test_a.py": "uv.lock"}, False),
         ("notes.md", {"tests/test_a.py": "notes.md", "pyproject.toml": "notes.md"}, False),
+        # What source says in comments, or does not use as a path, names no file.
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": '"""All cases/edge cases."""\n'}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'def a():\n    """See cases/"""\n'}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": "a = 1  # as in cases/a.json\n"}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.js": "/* cases/a.json */ // '/cases/'\n"}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'is_a = kind == "cases"\n'}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'row["cases"] = {"cases": 1}\n'}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'raise ValueError("no cases/edge cases")\n'}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": "share = all_cases/2 + cases/3\n"}, True),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'DATA = "cases"\n'}, False),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'HERE / "cases"\n'}, False),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'open(\n    "cases/" + name\n)\n'}, False),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.py": 'run("sort cases/*.json")\n'}, False),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.go": "//go:embed cases/*.json\nvar a embed.FS\n"}, False),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.js": "load(`${here}/cases/${name}`)\n"}, False),
+        ("cases/a.json", {"tests/test_a.py": GLOB, "shop.lua": "-- cases/\n"}, False),  # its comments are unknown
     ],
 )
 def test_data_that_only_tests_read(path: str, texts: Mapping[str, str], is_data: bool) -> None:
     old = "#!/usr/bin/python\n" if path.startswith("bin/") else "old"
 
+    read, grep = serve(texts)
+    assert find_test_data([change(path, old)], read, grep) == ({path} if is_data else set())
+    assert find_test_data([change(path, old=None)], read, grep) == frozenset()
+
+
+def serve(
+    texts: Mapping[str, str],
+) -> tuple[Callable[[Sequence[str]], Mapping[str, bytes]], Callable[[str], list[str]]]:
     def grep(word: str) -> list[str]:
         return [one for one, text in texts.items() if word in text]
 
-    assert find_test_data([change(path, old)], grep) == ({path} if is_data else set())
-    assert find_test_data([change(path, old=None)], grep) == frozenset()
+    return lambda paths: {path: texts[path].encode() for path in paths if path in texts}, grep
+
+
+def test_of_many_data_files_none_is_left_out() -> None:
+    """Beyond a number, some of each folder decide for the others."""
+    paths = [f"{folder}/{number}.json" for folder in ("rates", "cases", "cases/more") for number in range(150)]
+    texts = {"tests/test_a.py": f'{GLOB}; Path("rates")', "shop.py": 'open(Path("rates") / name)'}
+    read, grep = serve(texts)
+    asked = set[str]()
+
+    def note(word: str) -> list[str]:
+        asked.add(word)
+        return grep(word)
+
+    found = find_test_data([change(path) for path in paths], read, note)
+    assert found == {path for path in paths if path.startswith("cases")}
+    assert len(asked) < 500
+
+
+def test_no_text_of_a_source_is_slow() -> None:
+    for text in (
+        "/*" * 20_000,
+        '"' * 40_000,
+        '\\"' * 20_000,
+        '"""' * 12_000,
+        "`" * 39_999,
+        "a" * 40_000,
+        "'\n" * 18_000,
+    ):
+        start = time.monotonic()
+        for suffix in ("py", "js", "rs", "php"):
+            may_name(read_source(f"a.{suffix}", text), ["cases", "a.json"])
+        assert time.monotonic() - start < 2
 
 
 def test_a_file_is_put_where_it_belongs() -> None:
@@ -136,6 +202,11 @@ def test_a_file_outside_of_the_tests_can_belong_to_them() -> None:
     assert [one.path for one in paths.tests] == ["checks.py", "iniconfig.py"]
     assert [one.path for one in paths.own] == ["checks.py"]
     assert not paths.has_gate_files
+    loaded = ChangedPaths(
+        (change("tsconfig.json"), change("tsconfig.a.json")), TestHints(run=frozenset(["tsconfig.a.json"]))
+    )
+    assert [one.path for one in loaded.builds] == ["tsconfig.a.json"]
+    assert [one.path for one in loaded.checks] == ["tsconfig.json", "tsconfig.a.json"]
     compared = ChangedPaths((change("expected.txt"), change("shop.py")), TestHints(named=frozenset(["expected.txt"])))
     assert [one.path for one in compared.tests] == ["expected.txt"]
     assert compared.has_gate_files

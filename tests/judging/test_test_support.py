@@ -113,6 +113,12 @@ TEST = "from checks import assert_price\nfrom shop import total\n"
 SHOP = {"shop.py": "", "tests/test_shop.py": TEST}
 JS = "const assert = require('node:assert');\nexports.eq = (a, b) => assert.strictEqual(a, b);\n"
 JS_TEST = "const { eq } = require('../lib/checks.js');\nconst { total } = require('../lib/shop.js');\n"
+THROWS = "exports.eq = (a, b) => {\n  if (a !== b) throw new Error(`${a} is not ${b}`);\n};\n"
+WORKSPACE = {
+    "packages/check/package.json": '{"name": "@acme/check"}',
+    "packages/shop/package.json": '{"name": "@acme/shop", "main": "index.js", "devDependencies": {"left-pad": "1"}}',
+    "packages/shop/a.test.js": 'const { eq } = require("@acme/check");\nconst { total } = require("@acme/shop");\n',
+}
 MODULES: dict[str, tuple[str, str, dict[str, str], bool]] = {
     "only tests import it": ("checks.py", ASSERTS, SHOP, True),
     "it uses pytest": ("checks.py", "import pytest\nVALUE = 1\n", SHOP, True),
@@ -132,6 +138,32 @@ MODULES: dict[str, tuple[str, str, dict[str, str], bool]] = {
         "const assert = require('assert');\nfunction eq(a, b) {\n  assert.equal(a, b);\n}\nmodule.exports = { eq };\n",
         {"lib/shop.js": "", "test/a.test.js": JS_TEST},
         True,
+    ),
+    "JavaScript that throws": ("lib/checks.js", THROWS, {"lib/shop.js": "", "test/a.test.js": JS_TEST}, True),
+    "JavaScript that throws because of its input": (
+        "lib/checks.js",
+        "exports.eq = (a) => { if (!a) throw new Error(a); return a + 1; };\n",
+        {"lib/shop.js": "", "test/a.test.js": JS_TEST},
+        False,
+    ),
+    "a package of a workspace": ("packages/check/index.js", JS, WORKSPACE, True),
+    "a package with another name than its folder": (
+        "packages/qa/src/index.js",
+        JS,
+        {**WORKSPACE, "packages/qa/package.json": '{"name": "@acme/check"}'},
+        True,
+    ),
+    "a package that source uses": (
+        "packages/check/index.js",
+        JS,
+        {**WORKSPACE, "packages/shop/index.js": 'const c = require("@acme/check");\nexports.total = (a) => a;\n'},
+        False,
+    ),
+    "a package that is what is tested": (
+        "packages/check/index.js",
+        JS,
+        {**WORKSPACE, "packages/shop/a.test.js": 'require("@acme/check"); require("left-pad")'},
+        False,
     ),
     "JavaScript without functions": ("lib/checks.js", "", {"lib/shop.js": "", "test/a.test.js": JS_TEST}, False),
     "source imports it": ("checks.py", ASSERTS, {**SHOP, "cart.py": "import checks\n"}, False),

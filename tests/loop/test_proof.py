@@ -387,3 +387,28 @@ def test_gates_that_pass_only_with_ignored_files_prove_nothing(shop: Lab) -> Non
     shop.play(default=attempt({"cart.py": CART + DISCOUNT, "local/data.txt": "x", "tests/test_discount.py": tests}))
     assert state_of(shop) == "unproven"
     assert "local/data.txt" in receipts(shop)[0]["why"]
+
+
+FEE = '"""All special cases/edge cases."""\nimport json\nfrom pathlib import Path\n\n\ndef fee(env):\n    found = {}\n'
+FEE += '    for name in ("base", env):\n        found |= json.loads((Path("config") / f"{name}.json").read_text())\n'
+FEE += '    return found["fee"]\n'
+FEE_TESTS = "import json\nimport unittest\nfrom pathlib import Path\n\nfrom fee import fee\n\n\n"
+FEE_TESTS += (
+    "class TestFee(unittest.TestCase):\n    def test_cases(self):\n        for path in Path('cases').iterdir():\n"
+)
+FEE_TESTS += "            self.assertEqual(fee('test'), json.loads(path.read_text()))\n"
+
+
+@pytest.mark.parametrize(
+    ("edited", "state"), [({"cases/a.json": "9"}, "failed"), ({"config/test.json": '{"fee": 5}'}, "unproven")]
+)
+def test_what_only_tests_read_can_not_hide_broken_source(plain: Lab, edited: dict[str, str], state: str) -> None:
+    """Expected values whose folder a docstring of the source mentions, and settings of the test environment."""
+    files = {"fee.py": FEE, "tests/test_fee.py": FEE_TESTS, "cases/a.json": "5", "config/test.json": "{}"}
+    for path, text in {**files, "config/base.json": '{"fee": 5}'}.items():
+        plain.write(path, text)
+    plain.git("add", "--all")
+    plain.git("commit", "--quiet", "--message=fee")
+    plain.configure(tests=[UNITTEST_GATE], attempts=1)
+    plain.play(default=attempt({"cart.py": CART + DISCOUNT, "config/base.json": '{"fee": 9}', **edited}))
+    assert state_of(plain) == state

@@ -16,10 +16,10 @@ from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
 from ralphtool.executors.proof_notes import describe_ignored, join_paths, render_diff
 from ralphtool.judging import gates
 from ralphtool.judging.chance import may_vary
-from ralphtool.judging.gate_files import find_bases, find_check_files, find_gate_data, find_run_files, find_test_data
 from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guarded_tests import GuardedTests
+from ralphtool.judging.hints import find_hints
 from ralphtool.judging.lost_tests import find_lost, find_lost_checks
 from ralphtool.judging.moves import only_follows_moves
 from ralphtool.judging.own_tests import find_failed, find_flaky, find_own_tests, find_unsure
@@ -27,8 +27,7 @@ from ralphtool.judging.plain_additions import are_plain_additions
 from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, list_before, merge_runs, to_run
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
-from ralphtool.judging.test_side import ChangedPaths, TestHints, find_tested_files, has_manifest
-from ralphtool.judging.test_support import find_checking_modules, find_hiding, find_plugins
+from ralphtool.judging.test_side import ChangedPaths, TestHints, has_manifest
 from ralphtool.workspace.ignored import find_environment, is_startup_file
 from ralphtool.workspace.paths import Paths, printable
 
@@ -118,26 +117,10 @@ class Prover:
         return f"/{self._spec}" in f"/{path}"
 
     def _find_hints(self, paths: ChangedPaths, before: Baseline | None) -> TestHints:
-        read, grep, unsure = self._workspace.read_checkpoint, self._workspace.grep_checkpoint, paths.unsure
         known = [name for one in (before.tests.values() if before else ()) for name in gates.list_names(one) or ()]
-        commands = self._assignment.gates
         checks = [one.command for one in self._list_before(before) if one.is_linter]
-        suites = [one for one in commands if one not in checks]
-        bases = find_bases(commands, self._workspace.prefix)
-        run = find_run_files(commands, read, bases)
-        plugins = find_plugins(unsure, commands, run, read, grep, bases)
-        files = self._workspace.list_files() if any(one.old is None for one in unsure) else []
         is_green = before is not None and not before.red
-        return TestHints(
-            bases=bases,
-            run=run,
-            tested=find_tested_files(known, unsure),
-            data=find_test_data(unsure, grep),
-            named=find_gate_data(suites, unsure, read, grep, bases),
-            helpers=plugins | find_checking_modules(unsure, read, grep),
-            hiding=find_hiding(unsure, files, read, grep, bases, is_green=is_green),
-            checks=find_check_files(checks, paths.changes, read, grep, bases),
-        )
+        return find_hints(paths, self._assignment.gates, checks, known, self._workspace, is_green=is_green)
 
     def _list_before(self, before: Baseline | None) -> tuple[SuiteRun, ...]:
         runs = list_before(before, self._assignment.gates) if before else ()

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import posixpath
 import re
-from functools import cache
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from ralphtool.judging.guard.test_files import find_language
-from ralphtool.judging.naming import find_readers, is_code, is_installed, is_read_by_tests
+from ralphtool.judging.naming import (
+    Sources,
+    find_readers,
+    is_code,
+    is_installed,
+    is_read_by_tests,
+    list_importers,
+    select,
+)
 from ralphtool.judging.roles import TEST_ROLES, find_role
 
 if TYPE_CHECKING:
@@ -42,6 +49,10 @@ _RUNNERS = {
     r"\bpre-commit\b": (".pre-commit-config.yaml",),
     r"\blefthook\b": ("lefthook.yml", ".lefthook.yml"),
 }
+_LOADED = re.compile(
+    r"(?:--tsconfig(?:-override)?|\bTS_NODE_PROJECT|\bTSX_TSCONFIG_PATH|\bts-node\b[^\n;&|]{0,200}?[ ](?:-P|--project))"
+    r"[ =]+[\"']?([\w./-]+)"
+)
 _TEST_WORDS = re.compile(
     rb"pytest|unittest|doctest|jest|vitest|mocha|node:test|--test\b|go test|cargo test|rspec|minitest"
     rb"|phpunit|\btox\b|\bnox\b"
@@ -77,9 +88,15 @@ def find_run_files(commands: Iterable[str], read: Read, bases: Sequence[str] = (
     """The files that commands run tests with: named by them, or by the scripts and Makefiles that they call.
 
     `read` returns files of the last checkpoint. A program that has nothing to do with tests is not included: it may
-    be the work itself.
+    be the work itself. Included is the configuration with which programs in TypeScript are started.
     """
-    return frozenset(_follow(commands, read, bases, _is_run_script))
+    scripts = _follow(commands, read, bases, _is_run_script)
+    callers = [(text, bases) for text in commands]
+    callers += [(text, list_places(path, bases)) for path, text in scripts.items()]
+    named = {
+        path for text, places in callers for found in _LOADED.finditer(text) for path in _resolve_all(found[1], places)
+    }
+    return frozenset(scripts.keys() | (read(sorted(named)).keys() if named else set()))
 
 
 def _follow(
@@ -213,7 +230,8 @@ def find_check_files(
         place for path, text in {**scripts, **beside}.items() for place in _list_named([text], list_places(path, bases))
     }
     settings = {path for path in named & changed if _is_setting(path, grep, {*scripts, *beside})}
-    compared = {path for path in _list_compared(shell, changed, bases) if _is_data(path, grep, scripts)}
+    sources = Sources(read, grep)
+    compared = {path for path in _list_compared(shell, changed, bases) if _is_data(path, sources, scripts)}
     return frozenset((scripts.keys() | beside.keys() | settings | compared) & changed)
 
 
@@ -222,7 +240,7 @@ def _is_check(path: str, data: bytes, read: Read, grep: Grep, *, is_run: bool) -
         return True
     if not is_run and not data.startswith(b"#!"):
         return False  # one of the files that a check reads
-    importers = _list_importers(path, grep)
+    importers = list_importers(path, grep)
     if _has_check_name(path) and all(find_role(one) in TEST_ROLES for one in importers):
         return True
     return not importers and not _uses_project(path, data, read)
@@ -245,20 +263,12 @@ def _uses_project(path: str, data: bytes, read: Read) -> bool:
     return any(name.startswith(".") for name in names) or bool(places and read(places))
 
 
-def _list_importers(path: str, grep: Grep) -> list[str]:
-    """The files that seem to import a module, by its name."""
-    stem = path.rpartition("/")[2].partition(".")[0]
-    words = (f"import {stem}", f"from {stem} ", f".{stem} import", f"/{stem}'", f'/{stem}"', f"/{stem}.js")
-    found = {one for word in words for one in grep(word) if one != path}
-    return sorted(one for one in found if find_role(one) != "docs" and find_language(one))
-
-
 def _find_beside(scripts: Mapping[str, str], changes: Sequence[FileChange], grep: Grep) -> dict[str, str]:
     """Changed modules that only the scripts of checks import, with names that say so."""
     asked = [one for one in changes if one.old is not None and find_language(one.path) and one.path not in scripts]
     found = {}
     for one in asked:
-        importers = _list_importers(one.path, grep) if _has_check_name(one.path) else []
+        importers = list_importers(one.path, grep) if _has_check_name(one.path) else []
         if importers and {*importers} <= scripts.keys():
             found[one.path] = (one.old or b"")[:_LONGEST].decode("utf-8", "replace")
     return found
@@ -300,18 +310,17 @@ _DATA = re.compile(
     r".*\.(?:json[5cl]?|ya?ml|csv|tsv|txt|xml|html?|out|dat|bin|sql|expected|log|svg|pickle|npy|md|rst)", re.I
 )
 _COMPARES = re.compile(r"\b(?:diff|cmp|comm|colordiff|sdiff)\b")
-_MOST_DATA = 100
 
 
-def find_test_data(changes: Sequence[FileChange], grep: Grep) -> frozenset[str]:
+def find_test_data(changes: Sequence[FileChange], read: Read, grep: Grep) -> frozenset[str]:
     """The changed data files that tests name, or a folder of, and no source does.
 
-    `grep` returns the files that contain a word.
+    `grep` returns the files that contain a word, `read` those of the last checkpoint.
     """
-    asked = [one for one in changes if one.old is not None and _may_be_data(one)][:_MOST_DATA]
-    ask = cache(grep)
-    found = [one for one in asked if is_read_by_tests(one.old_path or one.path, ask)]
-    return frozenset(path for one in found for path in (one.path, one.old_path or one.path))
+    asked = {one.old_path or one.path: one for one in changes if one.old is not None and _may_be_data(one)}
+    sources = Sources(read, grep)
+    found = select([*asked], lambda path: is_read_by_tests(path, sources))
+    return frozenset(one for path in found for one in (path, asked[path].path))
 
 
 def _may_be_data(change: FileChange) -> bool:
@@ -329,21 +338,21 @@ def find_gate_data(
     old = {path: one for one in changes if one.old is not None for path in (one.path, one.old_path or one.path)}
     if not old:
         return frozenset()
-    ask = cache(grep)
+    sources = Sources(read, grep)
 
     def is_part(path: str, data: bytes, is_run: bool) -> bool:
         return _is_run_script(path, data, is_run) or (is_run and _is_runner(path, data, read))
 
     scripts = _follow(commands, read, bases, is_part)
-    helpers = _find_runner_modules(scripts, changes, ask)
+    helpers = _find_runner_modules(scripts, changes, sources.grep)
     callers = [
         *((text, bases) for text in commands),
         *((text, list_places(one, bases)) for one, text in scripts.items()),
     ]
-    asked = [path for path in _list_reached(callers, old, scripts) if _may_be_data(old[path])][:_MOST_DATA]
-    data = {path for path in asked if _is_data(path, ask, scripts)}
+    asked = [path for path in _list_reached(callers, old, scripts) if _may_be_data(old[path])]
+    data = select(asked, lambda path: _is_data(path, sources, scripts))
     runners = {path for path in scripts if path in old and find_role(path) == "source" and find_language(path)}
-    return frozenset(data | helpers | runners)
+    return frozenset({*data} | helpers | runners)
 
 
 def _list_reached(
@@ -405,7 +414,7 @@ def _find_runner_modules(scripts: Mapping[str, str], changes: Sequence[FileChang
         path, old = one.old_path or one.path, (one.old or b"")[:_LONGEST]
         if one.old is None or path in scripts or path not in beside or find_role(path) != "source":
             continue
-        importers = _list_importers(path, grep)
+        importers = list_importers(path, grep)
         callers = "\n".join(known.get(importer, "") for importer in importers)
         starts = _TEST_WORDS.search(old) or (_LAUNCHES.search(callers) and not _CHECKS.search(callers))
         if starts and importers and {*importers} <= known.keys() and (_has_check_name(path) or _TEST_WORDS.search(old)):
@@ -421,12 +430,12 @@ def _list_compared(texts: Iterable[str], paths: Iterable[str], places: Sequence[
     return {path for path in paths if path in named or any(path.startswith(f"{one}/") for one in folders)}
 
 
-def _is_data(path: str, grep: Grep, scripts: Iterable[str]) -> bool:
+def _is_data(path: str, sources: Sources, scripts: Iterable[str]) -> bool:
     """Whether it is data that no source reads; what is installed from it is no result."""
     if find_language(path) or is_installed(path) or find_role(path) not in ("docs", "source"):
         return False
     known = {*scripts}
-    return all(one in known or not find_language(one) for one in find_readers(path, grep) if one != path)
+    return all(one in known or not find_language(one) for one in find_readers(path, sources) if one != path)
 
 
 def _list_holders(path: str, grep: Grep) -> list[str]:

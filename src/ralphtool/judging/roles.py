@@ -33,6 +33,9 @@ _HELPER_FOLDERS = {
     "testhelpers",
 }
 _HELPER_FOLDERS |= {"test_helpers", "test-helpers", "testsupport", "test_support", "test-support", "testfixture"}
+_HELPER_FOLDERS |= {"step_definitions", "step-definitions", "stepdefinitions", "step_defs"}
+# What test programs run, in a language of their own. Their changes can't be read, as those of a fixture.
+_INPUTS = re.compile(r".*\.(?:feature|robot|bats|hurl|tavern\.ya?ml)", re.I)
 _HELPERS = re.compile(
     r"(?:spec|rails|test|swagger)_helper\.rb|(?:jest|vitest|test|tests)[._-]?(?:setup|env|globals?)[\w.-]*\.[cm]?[jt]sx?"
     r"|setup[._-]?(?:jest|tests?|vitest|files?)[\w.-]*\.[cm]?[jt]sx?|global[._-]?(?:setup|teardown)\.(?:test\.)?[cm]?[jt]s"
@@ -52,6 +55,12 @@ _CONFIGS = re.compile(
     r"|.*\.gradle(?:\.kts)?|gradle\.properties|pom\.xml|testng\.xml|junit-platform\.properties|.*\.runsettings|.*\.(?:cs|fs|vb)proj"
     r"|directory\.build\.(?:props|targets)|xunit\.runner\.json|package\.swift|.*\.xctestplan|mix\.exs|test_helper\.exs|\.formatter\.exs"
     r"|hatch\.toml|pixi\.toml|manage\.py|runtests?\.\w+|run[_-]tests?(?:\.\w+)?|dockerfile|docker-compose[\w.-]*\.ya?ml|\.pre-commit-config\.ya?ml",
+    re.I,
+)
+# Settings with which a program runs only in tests: they may hide what the settings of the product say.
+_TEST_SETTINGS = re.compile(
+    r"(?:.*/)?(?:(?:config|conf|settings|environments)/(?:[^/]+/)*|(?:application|appsettings|config|settings|bootstrap)[._-])"
+    r"test(?:ing)?\.(?:json[5c]?|ya?ml|toml|ini|cfg|conf|properties|env|exs|rb|xml)",
     re.I,
 )
 _CONFIG_FOLDERS = {".cargo", ".config", ".github", ".circleci", ".mvn"}
@@ -121,7 +130,9 @@ def find_role(path: str) -> Role:
         return "lint"
     if _CONFIGS.fullmatch(name) or _CONFIG_FOLDERS & set(folders):
         return "config"
-    return _find_test_role(path, folders, name) or ("docs" if _is_docs(folders, name) else "source")
+    if (role := _find_test_role(path, folders, name)) is None and _TEST_SETTINGS.fullmatch(path):
+        return "config"
+    return role or ("docs" if _is_docs(folders, name) else "source")
 
 
 def _is_shadow(folders: list[str], name: str) -> bool:
@@ -149,7 +160,7 @@ def _find_test_role(path: str, folders: list[str], name: str) -> Role | None:
     lower = {folder.lower() for folder in folders}
     if is_production_folder(path):
         return None
-    if lower & _FIXTURE_FOLDERS:
+    if lower & _FIXTURE_FOLDERS or _INPUTS.fullmatch(name):
         return "fixture"
     if lower & _HELPER_FOLDERS or (_HELPERS.fullmatch(name) and find_language(path)):
         return "helper"

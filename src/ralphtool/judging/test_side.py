@@ -85,6 +85,8 @@ class ChangedPaths(Struct, frozen=True):
         role = self.find_base_role(path)
         if role == "config" and is_neutral(change.old or b"", change.new or b"", path):
             return "source"
+        if role == "lint" and path in self.hints.run:
+            return "config"  # a `tsconfig.json` may lead imports to other files
         if role in ("source", "docs") and path in self.hints.helpers:
             return "helper"
         if role not in ("source", "docs") or self._is_mixed(path, change):

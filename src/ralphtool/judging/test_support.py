@@ -7,7 +7,9 @@ from __future__ import annotations
 import ast
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ralphtool.judging.guard.test_files import find_language
 from ralphtool.judging.roles import TEST_ROLES, find_role
@@ -183,6 +185,8 @@ _SCRIPT_FRAMEWORK = re.compile(
     r"(?:\bfrom|\brequire\()\s*[\"'](?:node:test|vitest|chai|@jest/globals|expect|bun:test|ava|tape|power-assert)[\"']"
 )
 _CHECKS_RESULT = re.compile(r"\bassert\w*\b|AssertionError|\bexpect\(|\bassert\.")
+_THROWS = re.compile(r"\bthrow\b")
+_RETURNS = re.compile(r"\breturn[ \t]+[^;\s}]")
 _OFFERED = re.compile(
     r"^[^\n]*?\bexports\.\w+\s*=|^(?:export\s+(?:default\s+)?)?(?:(?:async\s+)?function\b|class\b"
     r"|(?:const|let|var)\s+\w+\s*=\s*(?:async\s*)?(?:\([^)\n]*\)|\w+)\s*=>)",
@@ -209,7 +213,7 @@ def _checks_results(path: str, text: str) -> bool:
     if not path.endswith(".py"):
         starts = [found.start() for found in _OFFERED.finditer(text)]
         parts = [text[start:end] for start, end in pairwise([*starts, len(text)])]
-        return _SCRIPT_FRAMEWORK.search(text) is not None or bool(parts and all(map(_CHECKS_RESULT.search, parts)))
+        return _SCRIPT_FRAMEWORK.search(text) is not None or bool(parts and all(map(_checks, parts)))
     if _FRAMEWORK.search(text):
         return True
     try:
@@ -218,6 +222,16 @@ def _checks_results(path: str, text: str) -> bool:
         return False
     offered = [one for one in nodes if isinstance(one, ast.FunctionDef | ast.ClassDef) and one.name[0] != "_"]
     return bool(offered) and all(isinstance(one, ast.FunctionDef) and _asserts(one) for one in offered)
+
+
+def _offers_work(path: str, text: str) -> bool:
+    """Whether a module of JavaScript has functions that don't check: tests import most source of a package, too."""
+    return not path.endswith(".py") and _OFFERED.search(text) is not None and not _checks_results(path, text)
+
+
+def _checks(function: str) -> bool:
+    """Whether a function of JavaScript checks something. One that returns a value may throw because of its input."""
+    return bool(_CHECKS_RESULT.search(function) or (_THROWS.search(function) and not _RETURNS.search(function)))
 
 
 def _asserts(function: ast.FunctionDef) -> bool:
@@ -233,10 +247,13 @@ def _is_for_tests(path: str, read: Read, grep: Grep, depth: int) -> bool:
     importers = _find_importers(path, read, grep)
     tests = {one: text for one, text in importers.items() if find_role(one) in _HOLDS}
     others = [one for one in importers if one not in tests]
-    if not importers or (others and not depth):
+    if not importers or (others and not depth) or any(_offers_work(one, importers[one]) for one in others):
         return False
-    stem = _get_stem(path)
-    is_checking = all(_imports_source(one, text, stem, read) for one, text in tests.items() if find_role(one) == "test")
+    checking = [text for one, text in tests.items() if find_role(one) == "test"]
+    if path.endswith(".py"):
+        is_checking = all(_imports_python(text, _get_stem(path), read) for text in checking)
+    else:
+        is_checking = all(_imports_script(text, path, read, grep) for text in checking)
     return is_checking and all(_is_for_tests(one, read, grep, depth - 1) for one in others)
 
 
@@ -248,25 +265,70 @@ def _get_stem(path: str) -> str:
 
 
 def _find_importers(path: str, read: Read, grep: Grep) -> dict[str, str]:
-    stem = re.escape(_get_stem(path))
-    if path.endswith(".py"):
-        word = re.compile(
-            rf"^[ \t]*(?:from\s[^\n]*\b{stem}\b|import\s[^\n]*\b{stem}\b)|import_module\([^)]*\b{stem}\b", re.M
-        )
-    else:
-        word = re.compile(rf"(?:\brequire\(|\bfrom|\bimport\(?)\s*[\"'][^\"'\n]*\b{stem}(?:\.\w+)?[\"']")
-    asked = [one for one in grep(_get_stem(path)) if one != path and find_language(one)][: _MOST + 1]
+    stem, package = _get_stem(path), "" if path.endswith(".py") else _name_package(path, read)
+    word = _IMPORTS_PYTHON if path.endswith(".py") else _IMPORTS_SCRIPT
+    words = [re.compile(word.format(re.escape(stem)), re.M)] if not package or stem not in _COMMON else []
+    words += [re.compile(_IMPORTS_PACKAGE.format(re.escape(package)))] if package else []
+    named = (
+        {one for name in (stem, package) if name for one in grep(name)}
+        if len(words) > 1 or not package
+        else {*grep(package)}
+    )
+    asked = sorted(one for one in named if one != path and find_language(one))[: _MOST + 1]
     if len(asked) > _MOST:
         return {}  # too common a word to be sure
     texts = {one: data[:_LONGEST].decode("utf-8", "replace") for one, data in (read(asked) if asked else {}).items()}
-    return {one: text for one, text in texts.items() if word.search(text)}
+    return {one: text for one, text in texts.items() if any(word.search(text) for word in words)}
 
 
-def _imports_source(test: str, text: str, stem: str, read: Read) -> bool:
+_IMPORTS_PYTHON = r"^[ \t]*(?:from\s[^\n]*\b{0}\b|import\s[^\n]*\b{0}\b)|import_module\([^)]*\b{0}\b"
+_IMPORTS_SCRIPT = r"(?:\brequire\(|\bfrom|\bimport\(?)\s*[\"'][^\"'\n]*\b{0}(?:\.\w+)?[\"']"
+_IMPORTS_PACKAGE = r"(?:\brequire\(|\bfrom|\bimport\(?)\s*[\"']{0}(?:/[^\"'\n]*)?[\"']"
+_COMMON = ("src", "lib", "dist", "source")  # folders of an `index.js` whose names no import has
+_IMPORTED = re.compile(r"(?:\brequire\(|\bfrom|\bimport\(?)\s*[\"']([^\"'\n]+)[\"']")
+_ALIASES = ("@/", "~/", "~~/", "#", "src/")  # how projects shorten the paths of their own modules
+
+
+def _name_package(path: str, read: Read) -> str:
+    """The name by which tests may import a file: that of its package, if it may be where the package begins."""
+    *folders, name = path.split("/")
+    asked = ["/".join([*folders[:end], "package.json"]) for end in range(len(folders), 0, -1)]
+    files = read(asked) if asked else {}
+    nearest = next((one for one in asked if one in files), "")
+    about = _read_package(files[nearest]) if nearest else {}
+    main, inside = about.get("main"), path.removeprefix(nearest.rpartition("/")[0] + "/")
+    is_entry = name.partition(".")[0] == "index" or (isinstance(main, str) and main.removeprefix("./") == inside)
+    named = about.get("name")
+    return named if is_entry and isinstance(named, str) else ""
+
+
+def _read_package(data: bytes) -> dict[str, Any]:
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _imports_script(text: str, path: str, read: Read, grep: Grep) -> bool:
+    """Whether a test imports something of the project other than a module."""
+    stem, own = _get_stem(path), _name_package(path, read)
+    words = [word for word in dict.fromkeys(_IMPORTED.findall(text)) if not own or f"{word}/".find(f"{own}/") != 0]
+    near = [word for word in words if word.startswith((".", *_ALIASES))]
+    if any(_get_stem(word.rpartition("/")[2]) != stem for word in near):
+        return True
+    names = {"/".join(word.split("/")[: 2 if word[0] == "@" else 1]) for word in words if word not in near}
+    return any(_is_own_package(name, read, grep) for name in sorted(names)[:_MOST])
+
+
+def _is_own_package(name: str, read: Read, grep: Grep) -> bool:
+    """Whether a package of JavaScript is one of the project."""
+    asked = [one for one in grep(f'"{name}"') if one.rpartition("/")[2] == "package.json"][:_MOST]
+    return any(_read_package(data).get("name") == name for data in (read(asked) if asked else {}).values())
+
+
+def _imports_python(text: str, stem: str, read: Read) -> bool:
     """Whether a test imports something of the project other than the module called `stem`."""
-    if not test.endswith(".py"):
-        words = re.findall(r"(?:\brequire\(|\bfrom|\bimport\(?)\s*[\"'](\.[^\"'\n]*)[\"']", text)
-        return any(_get_stem(word.rpartition("/")[2]) != stem for word in words)
     lines = re.findall(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import([^\n]*)|import[ \t]+([\w.]+))", text, re.MULTILINE)
     names = {f"{module or plain}" for module, what, plain in lines if re.findall(r"\w+", what) != [stem]}
     places = {name.lstrip(".").replace(".", "/") for name in names if stem not in name.split(".")} - {""}

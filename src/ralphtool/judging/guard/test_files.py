@@ -13,7 +13,7 @@ _PRODUCTION = re.compile(
 )
 _BY_NAME = {
     "py": re.compile(r"tests?|test_.*|.*_tests?"),
-    "js": re.compile(r".*[._-](?:test|spec|e2e|cy)|tests?"),
+    "js": re.compile(r".*[._-](?:test|spec|e2e|cy|test-d)|tests?"),
     "go": re.compile(r".*_test"),
     "rs": re.compile(_SNAKE),
     "java": re.compile(_CAMEL),
