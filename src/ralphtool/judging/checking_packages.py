@@ -38,7 +38,7 @@ def find_checking_packages(changes: Sequence[FileChange], read: Read, grep: Grep
     return frozenset(found)
 
 
-def _is_go_helper(path: str, text: str, read: Read, grep: Grep) -> bool:
+def _checks_for_go(path: str, text: str, read: Read, grep: Grep) -> bool:
     """Whether it uses `testing`, and only tests of other packages import its package."""
     folder = path.rpartition("/")[0]
     if not folder or not _GO_TESTING.search(text):
@@ -51,7 +51,7 @@ def _is_go_helper(path: str, text: str, read: Read, grep: Grep) -> bool:
     return len(importers) > len(rest) == len(helpers)
 
 
-def _is_rust_helper(path: str, text: str, read: Read, grep: Grep) -> bool:
+def _is_dev_only_crate(path: str, text: str, read: Read, grep: Grep) -> bool:
     """Whether every function that it offers checks something, and its crate is only a development dependency."""
     starts = [found.start() for found in _RUST_OFFERED.finditer(text)]
     parts = [text[start:end] for start, end in pairwise([*starts, len(text)])]
@@ -97,4 +97,4 @@ def _parse(data: bytes) -> dict[str, Any]:
         return {}
 
 
-_FINDERS = {"go": _is_go_helper, "rs": _is_rust_helper}
+_FINDERS = {"go": _checks_for_go, "rs": _is_dev_only_crate}
