@@ -190,6 +190,9 @@ def test_old_tests_that_differ_only_in_renamed_names_are_no_loss() -> None:
     result = prove(given, forbid)
     assert result.receipt is not None
     assert (result.receipt.state, result.lost) == ("held", ())
+    asked = prove(given, permit).receipt
+    assert asked is not None
+    assert (asked.state, asked.lost) == ("held", ())
 
 
 def test_an_attempt_that_insists_and_explains_is_for_a_person() -> None:

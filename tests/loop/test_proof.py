@@ -263,6 +263,31 @@ def test_a_story_may_ask_for_changed_tests(plain: Lab, story: str) -> None:
     told = receipts(plain)[0]
     assert told["allowed"]
     assert "test_total" in told["lost"][0]
+    [row] = plain.events()[-1]["stories"]
+    assert (
+        row["weaker_tests"] == f"1 test as it was fails on the new code: {told['lost'][0]}; allowed: {told['allowed']}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("story", "name"),
+    [
+        (
+            "Remove prices from the total\n\n- [ ] 1.1 Add remove(prices, one), which takes one out of the total\n",
+            "remove",
+        ),
+        ("Add shipping\n\n- [ ] 1.1 Add shipping(prices): it must return 5 if the total is below 50, else 0\n", "ship"),
+    ],
+)
+def test_a_story_that_only_mentions_what_a_test_is_about_may_not_break_it(plain: Lab, story: str, name: str) -> None:
+    plain.openspec(f"## 1. {story}")
+    plain.git("commit", "--quiet", "--all", "--message=story")
+    plain.configure(tests=[UNITTEST_GATE], attempts=1)
+    own = UNITTEST_OWN.replace("discount", name)
+    source = NEW_TOTAL.replace("discount", name)
+    plain.play(default=attempt({"cart.py": source, "tests/test_cart.py": NEW_UNITTESTS, f"tests/test_{name}.py": own}))
+    assert state_of(plain) == "failed"
+    assert "tests as they were at the checkpoint fail on the new code: test_total" in plain.entries()[0]["summary"]
 
 
 def test_an_attempt_that_insists_and_explains_is_a_question(plain: Lab) -> None:

@@ -229,6 +229,23 @@ def test_each_proof_is_a_line(project: Ralph) -> None:
     assert "+ 1. Set up: proven by its own tests" in plain
 
 
+def test_an_old_test_that_a_story_was_allowed_to_break_is_named_wherever_its_proof_is_shown(other: Ralph) -> None:
+    asked, names = "the story asks for it: Change the total", ("t.py::test_total", "t.py::test_tax", "a", "b")
+    found = made.receipt("proven", 1, own_tests=["t.py::test_fee"], own_count=1, lost=names[:1], allowed=asked)
+    broken = f"1 test as it was fails on the new code: t.py::test_total; allowed: {asked}"
+    assert proof_words.describe_allowed(names[:1], asked) == broken
+    assert "t.py::test_total, t.py::test_tax, a and 1 more; allowed" in proof_words.describe_allowed(names, asked)
+    assert proof_words.describe_allowed(names, "") == proof_words.describe_allowed((), asked) == ""
+    lines = [made.start(1), *made.work(1, found), made.end("done", stories=[made.story_row(1, weaker_tests=broken)])]
+    made.write(other, lines, {"1": found})
+    told = "✓ 1. Set up: proven by its own tests (1 test fails without it); "
+    assert told + broken in other.run("watch", "--replay", "--speed", "0", COLUMNS="300").stdout
+    assert f"\n      {broken}\n" in other.run("watch", COLUMNS="300").stdout
+    assert broken in other.run("show", "add-login", COLUMNS="300").stdout
+    done = other.run("report").stdout.partition("\n## Done\n")[2]
+    assert broken in done.splitlines()[1].replace("\\", "")
+
+
 def test_what_people_say_about_a_story_is_a_line() -> None:
     said = [
         {"at": "", "type": "steered", "action": action, "story": "2", "text": "why"} for action in ("accept", "reject")

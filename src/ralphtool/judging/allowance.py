@@ -6,30 +6,14 @@ import re
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from ralphtool.judging.asked_changes import list_asked_changes
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ralphtool.specs import Story
 
 _MARKER = "(may change tests)"
-# Words that ask for different behaviour. "Add" and "fix" are not among them.
-_CHANGES = re.compile(
-    r"\b(?:remov\w*|delet\w*|drop(?:s|ped|ping)?|replac\w*|renam\w*|chang\w*|instead|no longer|switch\w*|deprecat\w*"
-    r"|migrat\w*|convert\w*|rather than|not any ?more|anymore|update[sd]?|updating|becomes?|breaking|obsolete"
-    r"|get rid of|retir\w*|mov(?:e|es|ed|ing)\b|split\w*|merg(?:e|es|ed|ing)|wrong(?:ly)?|incorrect\w*"
-    r"|(?:should|must) (?:be (?!shown|told|documented|tested|covered)|return|say|give|raise)|turn\w* into"
-    r"|expected (?:value|output|result)s?|snapshots?)\b",
-    re.IGNORECASE,
-)
-# Words of a sentence that does not ask for different behaviour, whatever its verbs are.
-_KEEPS = re.compile(
-    r"\b(?:not|never|without|un(?:changed|touched|affected)|stays?|keeps?|remains?|same"
-    r"|as (?:it|they) (?:is|are|was|were)|document\w*|docs?|docstrings?"
-    r"|readme|comments?|refactor\w*|tid(?:y|ies)|clean\w*|simplif\w*|nothing)\b|n't\b",
-    re.IGNORECASE,
-)
-_NO_LONGER = re.compile(r"\b(?:not any ?more|no longer|anymore)\b", re.IGNORECASE)
-_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _COMMON_WORDS = (
     "a an and are as at be by for from has have in into is it its no not now of on or so than that the their them then"
@@ -51,9 +35,10 @@ def find_allowance(story: Story, lost: Sequence[str], paths: Iterable[str], patt
         return f"the story says {_MARKER}"
     if patterns and lost and all(_is_covered(name, paths, patterns) for name in lost):
         return "[proof] may_change names these tests"
-    asked = [sentence for text in said for sentence in _SENTENCE.split(text) if _asks_for_change(sentence)]
-    if lost and all(any(_shares_word(text, name) for text in asked) for name in lost):
-        return f"the story asks for it: {_shorten(asked[0])}"
+    asked = list_asked_changes(said) if lost else []
+    naming = [next((one for one in asked if _shares_word(" ".join(one.words), name)), None) for name in lost]
+    if naming and (first := naming[0]) and all(naming):
+        return f"the story asks for it: {_shorten(first.sentence)}"
     return ""
 
 
@@ -62,11 +47,6 @@ def _is_covered(name: str, paths: Iterable[str], patterns: Sequence[str]) -> boo
     file = re.split(r"::| > ", name)[0]
     named = [path for path in paths if path == file or path.endswith(f"/{file}")] or [file]
     return any(fnmatchcase(path, pattern) for path in named for pattern in patterns)
-
-
-def _asks_for_change(sentence: str) -> bool:
-    """Whether it asks for different behaviour; "Do not change the total" and "Update the documentation" don't."""
-    return _CHANGES.search(sentence) is not None and _KEEPS.search(_NO_LONGER.sub("", sentence)) is None
 
 
 def _shares_word(text: str, name: str) -> bool:

@@ -89,7 +89,8 @@ def prove(evidence: ProofEvidence, allow: Allow) -> ProofResult:
     own = find_own_tests(evidence)
     why = _find_doubt(evidence)
     state = "unproven" if why else "proven" if own.names and _can_be_proven(evidence) else "held"
-    receipt = _build_receipt(evidence, state, why, own, lost, removed, weakened, allowed)
+    told = (*losses.tests, *losses.guarded_names) if allowed else ()  # not those that only follow new names
+    receipt = _build_receipt(evidence, state, why, own, told, removed, weakened, allowed)
     return ProofResult(receipt=receipt, to_guard=_find_to_guard(evidence, allow, lost))
 
 

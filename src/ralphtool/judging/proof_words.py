@@ -32,7 +32,8 @@ _WEAKENED = {  # the kinds of suspicions about the strength of a test
     "assertion-weakened": ("assertion that still passes was weakened", "assertions that still pass were weakened"),
 }
 WEAKENING = frozenset(_WEAKENED)
-_MOST_FILES = 3
+_MOST_FILES = _MOST_NAMES = 3
+_LONGEST_NAME = 200
 
 
 def drop_agent_advice(text: str) -> str:
@@ -96,6 +97,19 @@ def _describe_kind(found: Sequence[Suspicion], kind: str) -> str:
     files = list(dict.fromkeys(paths))
     more = f" and {len(files) - _MOST_FILES} more" if len(files) > _MOST_FILES else ""
     return f"{pluralize(len(paths), *_WEAKENED[kind])}: {', '.join(files[:_MOST_FILES])}{more}" if paths else ""
+
+
+def describe_lost(number: int, names: str, allowed: str) -> str:
+    """As in `1 test as it was fails on the new code: test_total; allowed: the story asks for it: …`."""
+    told = pluralize(number, "test as it was fails on the new code", "tests as they were fail on the new code")
+    return f"{told}: {names}{f'; allowed: {allowed}' if allowed else ''}" if number else ""
+
+
+def describe_allowed(lost: Sequence[str], allowed: str) -> str:
+    """The old tests that the story was allowed to break; empty if there are none."""
+    names = [" ".join(name.split())[:_LONGEST_NAME] for name in lost[:_MOST_NAMES]]
+    more = f" and {len(lost) - _MOST_NAMES} more" if len(lost) > _MOST_NAMES else ""
+    return describe_lost(len(lost), ", ".join(names) + more, allowed) if allowed else ""
 
 
 def describe_weaker_tests(removed: int, weakened: Sequence[Suspicion]) -> str:

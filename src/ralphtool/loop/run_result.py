@@ -101,7 +101,9 @@ def _build_row(
 
 
 def _describe_weaker(claim: Receipt) -> str:
-    return proof_words.describe_weaker_tests(claim.number_removed, claim.weakened)
+    allowed = proof_words.describe_allowed(claim.lost, claim.allowed)
+    weaker = proof_words.describe_weaker_tests(claim.number_removed, claim.weakened)
+    return "; ".join(filter(None, (allowed, weaker)))
 
 
 def _explain_open(story: Story, state: StoryState) -> str:

@@ -115,7 +115,8 @@ class StoryAfter(Struct, frozen=True, kw_only=True):
     proof_why: str = ""
     """why it is not proven"""
     weaker_tests: str = ""
-    """the tests that still pass but were removed, skipped or weakened, in words"""
+    """the tests that still pass but were removed, skipped or weakened, and the old tests that it was allowed to break,
+    in words"""
     seconds: Number = 0.0
     """agent and gates together"""
     agent_seconds: Number = 0.0

@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ralphtool.core.amounts import pluralize
-from ralphtool.judging.proof_words import describe_proof, describe_removed, describe_weakened, describe_weaker_tests
+from ralphtool.judging.proof_words import (
+    describe_lost,
+    describe_proof,
+    describe_removed,
+    describe_weakened,
+    describe_weaker_tests,
+)
 from ralphtool.views.terminal.phrases import flatten
 
 if TYPE_CHECKING:
@@ -72,8 +78,11 @@ def _list_pairs(receipt: Receipt, clean: Clean) -> Iterator[tuple[str, str]]:
 
 
 def describe_weaker(receipt: Receipt, clean: Clean = flatten) -> str:
-    """Tests that check less now, as in `3 tests that still pass were removed`; empty if there is nothing."""
-    return clean(describe_weaker_tests(receipt.number_removed, receipt.weakened), _TEXT)
+    """Tests that check less now, as in `3 tests that still pass were removed`, and those that the story was allowed to
+    break; empty if there are none."""
+    allowed = _describe_lost(receipt, clean) if receipt.allowed else ""
+    weaker = clean(describe_weaker_tests(receipt.number_removed, receipt.weakened), _TEXT)
+    return "; ".join(filter(None, (allowed, weaker)))
 
 
 def _describe_removed(receipt: Receipt, clean: Clean) -> str:
@@ -119,13 +128,7 @@ def _describe_passing(receipt: Receipt) -> str:
 
 
 def _describe_lost(receipt: Receipt, clean: Clean) -> str:
-    if not receipt.lost:
-        return ""
-    told = pluralize(
-        len(receipt.lost), "test as it was fails on the new code", "tests as they were fail on the new code"
-    )
-    allowed = f"; allowed: {clean(receipt.allowed, _TEXT)}" if receipt.allowed else ""
-    return f"{told}: {_name_few(receipt.lost, clean)}{allowed}"
+    return describe_lost(len(receipt.lost), _name_few(receipt.lost, clean), clean(receipt.allowed, _TEXT))
 
 
 def _describe_suspicions(found: Sequence[Suspicion], clean: Clean) -> str:

@@ -112,7 +112,7 @@ class ReportReceipt(Struct, frozen=True, kw_only=True):
     passed_after: int | None = None
     lost: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    weaker: str = ""  # the tests that still pass but were removed, skipped or weakened, in words
+    weaker: str = ""  # tests that were removed, skipped or weakened, or that the story was allowed to break, in words
     commit: str = ""
 
 
