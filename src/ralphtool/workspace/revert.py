@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool import specs
-from ralphtool.errors import GitError
+from ralphtool.core import layout
+from ralphtool.errors import GitError, InvalidValue
 from ralphtool.workspace import spec_files
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.paths import Paths, printable
@@ -149,6 +150,21 @@ def merge_commits(repository: Repository, *sides: str) -> MergedTree:
         if not told[0]:
             raise
         return MergedTree(told[0], tuple(dict.fromkeys(filter(None, told[1:]))) or ("(folders)",))
+
+
+def merge_kept(place: SpecPlace, entry: str, tip: str, branch: str | None) -> str:
+    """The tree of a kept attempt on top of the last checkpoint."""
+    commit = place.repository.resolve(f"{layout.ATTEMPTS}{entry}")
+    if commit is None:
+        raise InvalidValue(f"the attempt {entry} was not kept: `ralphtool attempts` lists the kept attempts")
+    merged = merge_attempt(place, commit, tip)
+    if merged.conflicts:
+        paths = ", ".join(printable(path) for path in merged.conflicts[:3])
+        raise GitError(
+            f"the attempt {entry} can't be applied on top of newer work ({paths}); nothing was changed. "
+            f"`ralphtool diff {entry}` shows it; to apply it by hand, run `git switch {branch}`"
+        )
+    return merged.tree
 
 
 def merge_attempt(place: SpecPlace, attempt: str, tip: str) -> MergedTree:
