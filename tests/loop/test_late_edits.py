@@ -54,7 +54,7 @@ def test_what_the_user_saves_while_gates_run_is_kept(lab: Lab, when: str) -> Non
     assert [one["state"] for one in receipts(lab)] == ["proven"]
     assert lab.users_state() == users
     [text] = notices(lab)
-    ref = next(word for word in text.split() if word.startswith("refs/"))
+    ref = next(word.rstrip("`") for word in text.split() if word.startswith("refs/"))
     assert lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/interrupted").split() == [ref]
     added = [line for line in lab.git("show", "--format=", ref).split("\n") if line[0] in "+-" and line[:3] != "+++"]
     assert sorted(line for line in added if line[:3] != "---") == [

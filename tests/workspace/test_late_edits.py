@@ -56,7 +56,7 @@ def test_a_changed_a_new_and_a_removed_file_are_kept(project: Project) -> None:
     assert not (project.top / "d").exists()
     [text] = here.take_notices()
     [ref] = refs(project)
-    assert f"git show {ref}" in text
+    assert f"git cherry-pick --no-commit {ref}`" in text
     assert "a.txt, d/new.txt, gone.txt" in text
     told = project.git("diff-tree", "--no-commit-id", "--name-status", "-r", ref).split()
     assert told == ["M", "a.txt", "A", "d/new.txt", "D", "gone.txt"]
@@ -160,3 +160,42 @@ def test_if_it_can_not_be_kept_that_is_told(project: Project) -> None:
     late.keep(["mine.txt"], here.tip)
     [text] = late.take_notices()
     assert text.startswith("mine.txt changed while no agent worked, and can't be kept: ")
+
+
+@pytest.mark.parametrize("has_attributes", [False, True])
+def test_an_edit_of_a_file_that_is_shown_as_it_was_is_kept_as_just_that_edit(
+    project: Project, has_attributes: bool
+) -> None:
+    if has_attributes:  # only git can put the files in place
+        (project.top / ".gitattributes").write_text("*.bin -text\n")
+        project.git("add", ".gitattributes")
+        project.git("commit", "--quiet", "--message=attributes")
+    here = project.here()
+    here.mark_attempt()
+    (project.top / "a.txt").write_text("second\nof the work\n")
+    for name in ("b.txt", "c.txt", "d.txt"):
+        (project.top / name).write_text("new\n")
+    tree = str(here.take().tree)
+    here.compare(tree)
+    here.show_mix(tree, lambda path: True, {})
+    (project.top / "c.txt").write_text("of the user\n")
+    here.show_work(tree)
+    assert (project.top / "c.txt").read_text() == "new\n"
+    here.show_mix(tree, lambda path: True, {})
+    assert (project.top / "a.txt").read_text() == "second\n"
+    (project.top / "a.txt").write_text("second\nof the user\n")
+    here.show_mix(tree, lambda path: False, {"b.txt": None})
+    assert (project.top / "a.txt").read_text() == "second\nof the work\n"
+    assert not (project.top / "b.txt").exists()
+    (project.top / "b.txt").write_text("again\n")
+    here.show_work(tree)
+    assert (project.top / "b.txt").read_text() == "new\n"
+    here.begin(None)
+    [text] = here.take_notices()
+    assert "not part of the work: a.txt, b.txt, c.txt. If" in text
+    [ref] = refs(project)
+    assert project.git("diff", "--unified=0", f"{ref}^", ref, "--", "a.txt").split("\n")[-2:] == ["+of the user", ""]
+    assert show(project, ref, "b.txt") == "again\n"
+    assert show(project, ref, "c.txt") == "of the user\n"
+    assert project.git("ls-tree", f"{ref}^", "b.txt", "c.txt") == ""
+    here.close()

@@ -167,8 +167,8 @@ def list_changes(repository: Repository) -> list[str]:
 
 def _describe(paths: Sequence[str], ref: str) -> str:
     return (
-        f"changed while no agent worked, and not part of the work: {join_first(paths)}. If that was you: {ref} keeps "
-        f"it (`git show {ref}`). After the run, `git cherry-pick --no-commit {ref}` applies it"
+        f"changed while no agent worked, and not part of the work: {join_first(paths)}. If that was you, run "
+        f"`git cherry-pick --no-commit {ref}` after the run"
     )
 
 
