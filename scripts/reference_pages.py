@@ -44,7 +44,10 @@ REFS = {
     "START": ("CHANGE", "your plan, as it was when a run last read it"),
     "FINISHED": ("CHANGE", "the branch of a change after `ralphtool finish`"),
     "FINISHED_BEFORE": ("CHANGE", "the same, for an earlier change of that name"),
-    "INTERRUPTED": ("RUN-N", "the work of iterations that were interrupted"),
+    "INTERRUPTED": (
+        "RUN-N",
+        "the work of iterations that were interrupted, and what changed in your own folder while no agent worked",
+    ),
     "PROVING": ("…", "the work of an iteration while its proof runs"),
     "STAGED": ("", "your index, while your files are set aside"),
     "GUARDED": ("CHANGE/…", "your branches, tags and stash, while an agent works outside of a box"),

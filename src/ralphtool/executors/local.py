@@ -103,6 +103,7 @@ class LocalExecutor:
         self._ensure_folders(assignment)
         if trouble := self.context.workspace.begin(assignment.kept):
             self.context.log.note(events.Notice(text=trouble))
+        self.context.log.note_texts(self.context.workspace.take_notices())
         if assignment.fix or self.context.workspace.needs_setup(self.context.settings.run.setup):
             if assignment.kept:
                 self.context.workspace.begin(None)  # setup runs on the checkpoint, not on an attempt's work
@@ -441,8 +442,7 @@ class LocalExecutor:
             os.path.join(self._find_folder(assignment), "touched"), self.context.prd_ids
         )
         taken = self.context.workspace.take()
-        for text in self.context.workspace.take_notices():
-            self.context.log.note(events.Notice(text=text))
+        self.context.log.note_texts(self.context.workspace.take_notices())
         ticked, edited = self._spec.compare(before, assignment.story)
         if edited and self.context.workspace.branch is None:
             before.restore()

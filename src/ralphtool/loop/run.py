@@ -358,6 +358,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
         finally:
             self.stop.is_closing = True
             place.close()
+            self.log.note_texts(place.take_notices())
         publishing.report(self.log, self.root, self.spec, self.settings, lambda: self.stop.count > 0, during_run=False)
         lifecycle.end(self.id, self.root, lambda state: None)
         return result

@@ -19,7 +19,7 @@ from ralphtool.core import files, layout, secrets, session
 from ralphtool.record import events
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ralphtool.record.events import Event, RunEnded
 
@@ -93,6 +93,10 @@ class Log:
         line = msgspec.json.encode(fields) + b"\n"
         with self._lock:
             files.write_fd(self._fd, line)
+
+    def note_texts(self, texts: Iterable[str]) -> None:
+        for text in texts:
+            self.note(events.Notice(text=text))
 
 
 @contextmanager

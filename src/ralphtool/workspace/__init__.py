@@ -21,7 +21,7 @@ else:
     Protocol = object  # a real one takes a while to create, and every list of changes imports this
 
 
-RISK = "anything that you change in this folder until the run ends counts as the agent's work"
+RISK = "what you change in this folder while an agent works counts as its work; other changes are moved to a git ref"
 _TEXTS = {
     "box": "work happens in a box: your own files are not touched",
     "worktree": "work happens in a worktree, without a sandbox: your own files are not touched",

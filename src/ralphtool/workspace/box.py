@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ralphtool.sandbox.bubblewrap import GitPlace, Layer
     from ralphtool.sandbox.layers import BoxFolder
     from ralphtool.workspace.git import ChangedFile, Repository
-    from ralphtool.workspace.snapshots import WorkspaceSnapshot
 
 _MOST_IN_FILE = 1 << 30  # bytes
 
@@ -286,10 +285,8 @@ class Box(Worktree):
     def _is_at_rest(self) -> bool:
         return os.path.exists(self._rest_path)
 
-    def take(self) -> WorkspaceSnapshot:
-        taken = super().take()
-        self._private_git.renew(self.tip)  # the gates must not see what the agent did to it
-        return taken
+    def _lend_to_gates(self) -> None:
+        self._private_git.renew(self.tip)
 
     # --- the branch, which the user may change too ------------------------------------------------
 

@@ -10,10 +10,11 @@ import time
 from typing import TYPE_CHECKING
 
 from ralphtool.core import layout, locks
-from ralphtool.errors import TreeBusy
+from ralphtool.errors import GitError, TreeBusy
 from ralphtool.workspace.after_kill import AfterKill
 from ralphtool.workspace.branch import describe_newer_commits
 from ralphtool.workspace.git import Repository
+from ralphtool.workspace.late_edits import LateEdits, list_changes
 from ralphtool.workspace.paths import Paths, join_first
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
 from ralphtool.workspace.protected_refs import move_back
@@ -25,7 +26,9 @@ from ralphtool.workspace.user_plan import is_left_behind, take_files
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from ralphtool.workspace.snapshots import WorkspaceSnapshot
     from ralphtool.workspace.stash import StashNote
+    from ralphtool.workspace.swapped_files import Contents
 
 _PATIENCE = 30.0  # seconds for a git command of a killed run
 
@@ -39,6 +42,8 @@ class InPlace(Tree):
         self.stash = Stash(repository, self.ours)
         self._lock = -1
         self._plan_at_start: str | None = None  # as the user had it, before it was set aside
+        self.late_edits = LateEdits(repository, change)
+        self._is_taken = False  # the work of the present attempt
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         self._lock_tree()
@@ -61,6 +66,7 @@ class InPlace(Tree):
         except BaseException:
             self.close()
             raise
+        self.late_edits.run = run
         return told + self._build_notices(note)
 
     def _take_plan(self, paths: Sequence[str]) -> str | None:
@@ -205,11 +211,75 @@ class InPlace(Tree):
     def close(self) -> None:
         try:
             self.protected_git.recover()
+            self.protected_git.take_notices()  # what the agent changed was told when its work was taken
             self.protected_git.unlock()
             self._restore_user_files()
             self.protected_git.forget()
+            self.late_edits.finish()
         finally:
             self._unlock_tree()
+
+    # --- what changes while no agent works --------------------------------------------------------
+
+    def begin(self, kept: str | None, cut_off: str | None = None) -> str | None:
+        trouble = super().begin(kept, cut_off)
+        self._is_taken = False
+        if not cut_off:  # otherwise the attempt has just begun
+            self.late_edits.end_attempt()
+        return trouble
+
+    def mark_attempt(self) -> None:
+        super().mark_attempt()
+        self.late_edits.begin_attempt()
+
+    def mark_dirty(self) -> None:
+        super().mark_dirty()
+        self.late_edits.note_commands()
+
+    def take(self) -> WorkspaceSnapshot:
+        if self._is_taken:  # an agent that only looked at the work: what has changed is not part of it
+            self._keep_changes()
+        self._is_taken = True
+        return super().take()
+
+    def take_notices(self) -> list[str]:
+        return [*super().take_notices(), *self.late_edits.take_notices()]
+
+    def _switch_to(self, tree: str) -> None:
+        if self._files != tree:
+            self._keep_changes()
+        super()._switch_to(tree)
+
+    def _discard(self, changed: Sequence[str], unknown: Sequence[str]) -> None:
+        self.late_edits.keep([*changed, *unknown], self.tip)
+        super()._discard(changed, unknown)
+
+    def show_mix(self, tree: str, is_old: Callable[[str], bool], contents: Contents) -> None:
+        self.late_edits.note_proof()
+        self._keep_swapped()
+        if self._swap is not None and not self._swap.can_show(contents):
+            super().show_work(tree)  # git will put the mix in place: it must know the files that are there
+        super().show_mix(tree, is_old, contents)
+
+    def show_work(self, tree: str) -> None:
+        self._keep_swapped()
+        super().show_work(tree)
+
+    def _keep_swapped(self) -> None:
+        changed = self._swap.find_changed() if self._swap else {}
+        self.late_edits.keep(changed, self.tip, changed)
+
+    def _keep_changes(self) -> None:
+        if not self.late_edits.run:
+            return
+        try:
+            listed = list_changes(self.repository)
+        except GitError:
+            return  # its index is broken, and will be built anew
+        swapped = self._swap.find_changed() if self._swap else {}
+        is_shown = self._swap.has_swapped if self._swap else lambda path: False
+        changed = [path for path in listed if not is_shown(path) and not self._left.cover(path)]
+        self.late_edits.keep([*changed, *swapped], self.tip, swapped)
 
 
 def check_not_busy(project: str) -> None:

@@ -1,7 +1,8 @@
-"""The work of iterations that were killed while it was being proven."""
+"""Work that nothing else keeps: of iterations that were interrupted, or killed while it was being proven."""
 
 from __future__ import annotations
 
+from itertools import count
 from typing import TYPE_CHECKING
 
 from ralphtool.core import layout
@@ -9,6 +10,14 @@ from ralphtool.workspace.snapshots import ProtectedWork
 
 if TYPE_CHECKING:
     from ralphtool.workspace.git import Repository
+
+
+def keep_commit(repository: Repository, run: str, commit: str) -> str:
+    """Creates a ref for a commit, and returns it."""
+    taken = repository.refs(layout.INTERRUPTED)
+    ref = next(ref for number in count(1) if (ref := f"{layout.INTERRUPTED}{run}-{number}") not in taken)
+    repository.set_refs({ref: commit})
+    return ref
 
 
 def take_protected(repository: Repository, change: str, run: str) -> list[ProtectedWork]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from ralphtool import specs
 from ralphtool.core import layout
-from ralphtool.errors import GitError
+from ralphtool.errors import GitError, InvalidValue
 from ralphtool.workspace import spec_files
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.paths import Paths, printable
@@ -165,6 +165,21 @@ def list_conflicts(place: SpecPlace) -> list[str]:
     inside = os.path.relpath(os.path.realpath(layout.folder(place.root)), os.path.realpath(place.repository.top))
     own = Paths([inside, *place.list_paths()])
     return [path for path in found if not own.cover(path)]
+
+
+def merge_kept(place: SpecPlace, entry: str, tip: str, branch: str | None) -> str:
+    """The tree of a kept attempt on top of the last checkpoint."""
+    commit = place.repository.resolve(f"{layout.ATTEMPTS}{entry}")
+    if commit is None:
+        raise InvalidValue(f"the attempt {entry} was not kept: `ralphtool attempts` lists the kept attempts")
+    merged = merge_attempt(place, commit, tip)
+    if merged.conflicts:
+        paths = ", ".join(printable(path) for path in merged.conflicts[:3])
+        raise GitError(
+            f"the attempt {entry} can't be applied on top of newer work ({paths}); nothing was changed. "
+            f"`ralphtool diff {entry}` shows it; to apply it by hand, run `git switch {branch}`"
+        )
+    return merged.tree
 
 
 def merge_attempt(place: SpecPlace, attempt: str, tip: str) -> MergedTree:

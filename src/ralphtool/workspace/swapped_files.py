@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from ralphtool.workspace.git import ChangedFile
 
-_LINK, _PROGRAM = "120000", "100755"
+_LINK, _PROGRAM, _FILE = "120000", "100755", "100644"
 _ATTRIBUTES = ".gitattributes"
 
 
@@ -92,6 +92,10 @@ class SwappedFiles:
         """Whether something other than the work is in place."""
         return path in self._states and self._shown[path] != self._states[path][1]
 
+    def find_changed(self) -> dict[str, FileState]:
+        """Files that something else has changed since they were put in place, and how they were."""
+        return {path: state for path, state in self._shown.items() if not _is_as(self._top, path, state)}
+
     def show(self, is_old: Callable[[str], bool], contents: Contents, moment: int) -> None:
         """Puts some files in place in their old state, the others in their new state, or with other contents."""
         wanted = {path: self._choose(path, is_old, contents) for path in self._states}
@@ -131,6 +135,26 @@ def _write_all(top: str, states: Mapping[str, FileState], moment: int) -> None:
             # A gate may have replaced a folder by a link: it could lead anywhere, so it is removed.
             beneath.make_folder(top, os.path.dirname(path))
             _write(os.path.join(top, path), state, moment)
+
+
+def _is_as(top: str, path: str, state: FileState) -> bool:
+    """Whether a file is in this state. A folder in its place is not the file."""
+    try:
+        return _read_state(os.path.join(top, path)) == state if beneath.is_reached(top, path) else not state.mode
+    except OSError:
+        return False
+
+
+def _read_state(full: str) -> FileState:
+    try:
+        mode = os.lstat(full).st_mode
+    except FileNotFoundError:
+        return GONE
+    if stat.S_ISLNK(mode):
+        return FileState(_LINK, os.fsencode(os.readlink(full)))
+    if not stat.S_ISREG(mode):
+        return GONE
+    return FileState(_PROGRAM if mode & 0o100 else _FILE, files.read(full))
 
 
 def _is_rewritable(full: str, state: FileState) -> bool:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from itertools import count
 from typing import TYPE_CHECKING
 
 from ralphtool import errors
 from ralphtool.core import files, layout
-from ralphtool.errors import GitError, InvalidValue, from_os_error
+from ralphtool.errors import GitError, from_os_error
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
 from ralphtool.workspace.checkpoints import read_checkpoints
@@ -19,7 +18,7 @@ from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.lent_index import LentIndex
 from ralphtool.workspace.mixed_tree import build_mixed_tree, read_states
 from ralphtool.workspace.paths import Paths, printable
-from ralphtool.workspace.protected_work import take_protected
+from ralphtool.workspace.protected_work import keep_commit, take_protected
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, build_changes
 from ralphtool.workspace.swapped_files import SwappedFiles, build_swap, set_time
@@ -172,12 +171,17 @@ class Tree(NeverSetUp):
     def _lend_index(self) -> None:
         self._lent_index.renew(self.repository)
 
+    def _lend_to_gates(self) -> None:
+        """The index that gates see has the work, and nothing that the agent staged."""
+        self._lend_index()
+
     def take(self) -> WorkspaceSnapshot:
         findings = self.protected_git.restore_changed()
         self._undo_branch_moves()
         self._files = None
         try:
             tree, changed = self._snapshot(self._began_with)
+            self._lend_to_gates()
         except GitError as error:
             return WorkspaceSnapshot(None, findings=tuple(findings), trouble=str(error), full_disk=error.full_disk)
         except OSError as error:
@@ -282,12 +286,16 @@ class Tree(NeverSetUp):
             return self.find_ignored_changes()  # checking out the next tree removes the rest
         left = self.repository.list_changes()
         broken = [path for path in left.changed if not self._swap.has_swapped(path) and not self._left.cover(path)]
-        if broken:
-            self.repository.restore_from_index(broken)
-        for path in left.unknown:
-            if not self._swap.has_swapped(path) and not self._left.cover(path):
-                self._remove(path)
+        unknown = [path for path in left.unknown if not self._swap.has_swapped(path) and not self._left.cover(path)]
+        self._discard(broken, unknown)
         return self.ignored.find_changed(left.ignored)
+
+    def _discard(self, changed: Sequence[str], unknown: Sequence[str]) -> None:
+        """Restores changed files, and removes unknown ones."""
+        if changed:
+            self.repository.restore_from_index(changed)
+        for path in unknown:
+            self._remove(path)
 
     def protect(self, tree: str, story: str, entry: str) -> None:
         if not self._protected:  # otherwise it is kept from before a merge: after a kill it is merged again
@@ -435,17 +443,7 @@ class Tree(NeverSetUp):
         return SpecPlace(self.repository, self.spec_root, self.change, ref)
 
     def merge_attempt(self, entry: str, ref: str) -> str:
-        commit = self.repository.resolve(f"{layout.ATTEMPTS}{entry}")
-        if commit is None:
-            raise InvalidValue(f"the attempt {entry} was not kept: `ralphtool attempts` lists the kept attempts")
-        merged = revert.merge_attempt(self._spec_place(ref), commit, self.tip)
-        if merged.conflicts:
-            paths = ", ".join(printable(path) for path in merged.conflicts[:3])
-            raise GitError(
-                f"the attempt {entry} can't be applied on top of newer work ({paths}); nothing was changed. "
-                f"`ralphtool diff {entry}` shows it; to apply it by hand, run `git switch {self.branch}`"
-            )
-        return merged.tree
+        return revert.merge_kept(self._spec_place(ref), entry, self.tip, self.branch)
 
     def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
         place = self._spec_place(ref)
@@ -486,7 +484,4 @@ class Tree(NeverSetUp):
 
     def keep_commit(self, run: str, commit: str) -> str:
         """Creates a ref for work that nothing else keeps, and returns it."""
-        taken = self.repository.refs(layout.INTERRUPTED)
-        number = next(number for number in count(1) if f"{layout.INTERRUPTED}{run}-{number}" not in taken)
-        self.repository.set_refs({f"{layout.INTERRUPTED}{run}-{number}": commit})
-        return f"{layout.INTERRUPTED}{run}-{number}"
+        return keep_commit(self.repository, run, commit)
