@@ -63,6 +63,17 @@ def test_an_environment_that_no_gate_needs_is_only_named(lab: Lab) -> None:
     assert any("setup created .venv, which git does not ignore" in one for one in notices), notices
 
 
+def test_a_gate_that_lacks_another_program_is_no_reason_to_stop(lab: Lab) -> None:
+    build(lab, MAKE, f"{sys.executable} -B -m unittest discover -v -s tests", checks=["pytst -q"]).loop()
+    assert [one["status"] for one in lab.entries()] == ["completed"]
+
+
+def test_a_script_may_need_an_environment_that_the_gate_does_not_name(lab: Lab) -> None:
+    build(lab, "mkdir -p node_modules/.bin && touch node_modules/.bin/jest", "sh -c jest")
+    assert "setup created node_modules, which git does not ignore" in lab.loop().stderr
+    assert lab.entries() == []
+
+
 @needs_box
 def test_doctor_names_an_environment_that_git_does_not_ignore(lab: Lab) -> None:
     build(lab, MAKE, f"test -d .venv && {GATE}", workspace="auto")

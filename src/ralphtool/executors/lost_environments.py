@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ralphtool.errors import SetupFailed
-from ralphtool.judging.gate_programs import NOT_STARTED
+from ralphtool.judging.gate_programs import NOT_STARTED, find_missing_program
 from ralphtool.judging.gate_trouble import read_output
 
 if TYPE_CHECKING:
@@ -26,17 +26,22 @@ def list_notices(place: Workspace) -> list[str]:
 
 def refuse_lost(place: Workspace, results: Sequence[GateResult]) -> None:
     """Stops the run if a gate is red because it needs such an environment."""
-    for path, one in _find_needed(place.lost_environments, results):
+    for path, one in _find_needed(place, results):
         place.mark_set_up(())  # the next run must set it up again
         raise SetupFailed(f"{_describe(place, path)}, but the gate `{one.command}` needs it: {_advise(place, path)}")
 
 
-def _find_needed(paths: Sequence[str], results: Sequence[GateResult]) -> Iterator[tuple[str, GateResult]]:
+def _find_needed(place: Workspace, results: Sequence[GateResult]) -> Iterator[tuple[str, GateResult]]:
     for one in results:
-        for path in () if one.ok or one.why else paths:
+        for path in () if one.ok or one.why else place.lost_environments:
             named = re.compile(rf"(?<![\w/]){re.escape(path)}/")
-            if one.exit_code in NOT_STARTED or named.search(one.command) or named.search(read_output(one)):
+            if named.search(one.command) or named.search(read_output(one)) or _lacks_inner_program(place, one):
                 yield path, one
+
+
+def _lacks_inner_program(place: Workspace, one: GateResult) -> bool:
+    """Whether the gate's own program is there, but not one that it starts: `npm test` finds those in node_modules."""
+    return one.exit_code in NOT_STARTED and find_missing_program(one.command, place.root) is None
 
 
 def _describe(place: Workspace, path: str) -> str:
