@@ -34,5 +34,7 @@ REQUIRES = 'const base = require("./build/shared");\n'
 )
 def test_what_configuration_consists_of(path: str, files: Mapping[str, str], is_found: bool) -> None:
     read, grep = serve(files)
-    assert find_config_parts([change(path)], read, grep) == (frozenset([path]) if is_found else frozenset())
-    assert not find_config_parts([change(path, None)], read, grep)
+    assert find_config_parts([change(path)], [*files, path], read, grep) == (
+        frozenset([path]) if is_found else frozenset()
+    )
+    assert not find_config_parts([change(path, None)], [*files], read, grep)

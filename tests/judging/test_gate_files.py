@@ -122,6 +122,11 @@ PYTEST = "import subprocess\nsubprocess.call(['pytest'])\n"
             {"tools/run.py"},
         ),
         ("python run.py", {"run.py": "import lib", "lib.py": "A = 1"}, set()),
+        ("python tools/verify.py", {"tools/verify.py": "from shop import a\nCASES = {1: 2}"}, {"tools/verify.py"}),
+        ("make test", {"Makefile": "test:\n\tnode ci/smoke.mjs", "ci/smoke.mjs": "import '../a.js'"}, {"ci/smoke.mjs"}),
+        ("python tools/verify.py", {"tools/verify.py": "", "shop.py": "import verify"}, set()),
+        ("python shop/verify.py", {"shop/verify.py": "CASES = {1: 2}"}, set()),  # it may be the work
+        ("python tools/build.py", {"tools/build.py": "from shop import a"}, set()),
     ],
 )  # fmt: skip
 def test_what_lies_beside_the_scripts_of_a_gate(command: str, files: dict[str, str], wanted: set[str]) -> None:

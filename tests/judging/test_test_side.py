@@ -33,6 +33,9 @@ FILES = {
     "tsconfig.json": "{}",
     "check.sh": "echo ok\n",
     "qa/all.py": "import pytest\n",
+    "qa/Makefile": "more:\n\t$(MAKE) -C ../api test\n",
+    "api/Makefile": "test:\n\t./check\n",
+    "api/check": "#!/bin/sh\ntest 1 = 1\n",
 }
 
 ALL = {"Makefile", "ci/all", "ci/inner.sh", "tools/style.py"}
@@ -48,6 +51,7 @@ def read(paths: Sequence[str]) -> Mapping[str, bytes]:
     [
         ("make test", ALL),
         ("make run", {"Makefile"}),
+        ("make -C qa more", {"qa/Makefile", "api/Makefile", "api/check", *ALL}),
         ("npm test", {"package.json", "ci/run.js"}),
         ("npm start", {"package.json"}),
         ("npm --prefix web test", {"package.json", "ci/run.js", "web/package.json", "web/conf/tsconfig.test.json"}),

@@ -38,7 +38,7 @@ def find_checking_packages(changes: Sequence[FileChange], read: Read, grep: Grep
     return frozenset(found)
 
 
-def _checks_for_go(path: str, text: str, read: Read, grep: Grep) -> bool:
+def _is_checking_package(path: str, text: str, read: Read, grep: Grep) -> bool:
     """Whether it uses `testing`, and only tests of other packages import its package."""
     folder = path.rpartition("/")[0]
     if not folder or not _GO_TESTING.search(text):
@@ -47,11 +47,11 @@ def _checks_for_go(path: str, text: str, read: Read, grep: Grep) -> bool:
     importers = [one for one in grep(word) if one.endswith(".go") and one.rpartition("/")[0] != folder]
     rest = [one for one in importers if find_role(one) not in TEST_ROLES]
     texts = read(rest) if 0 < len(rest) <= _MOST else {}
-    helpers = [one for one, data in texts.items() if _GO_TESTING.search(data[:_LONGEST].decode("utf-8", "replace"))]
-    return len(importers) > len(rest) == len(helpers)
+    checking = [one for one, data in texts.items() if _GO_TESTING.search(data[:_LONGEST].decode("utf-8", "replace"))]
+    return len(importers) > len(rest) == len(checking)
 
 
-def _is_dev_only_crate(path: str, text: str, read: Read, grep: Grep) -> bool:
+def _is_checking_crate(path: str, text: str, read: Read, grep: Grep) -> bool:
     """Whether every function that it offers checks something, and its crate is only a development dependency."""
     starts = [found.start() for found in _RUST_OFFERED.finditer(text)]
     parts = [text[start:end] for start, end in pairwise([*starts, len(text)])]
@@ -97,4 +97,4 @@ def _parse(data: bytes) -> dict[str, Any]:
         return {}
 
 
-_FINDERS = {"go": _checks_for_go, "rs": _is_dev_only_crate}
+_FINDERS = {"go": _is_checking_package, "rs": _is_checking_crate}

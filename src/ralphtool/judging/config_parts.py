@@ -32,11 +32,33 @@ _MANIFEST = "package.json"
 _KEYS = ("jest", "vitest", "mocha", "ava", "nyc", "c8", "babel")  # of a manifest: the rest is about the product
 
 
-def find_config_parts(changes: Sequence[FileChange], read: Read, grep: Grep) -> frozenset[str]:
-    """The changed files of which the configuration of test programs consists, and that no source imports."""
+def find_config_parts(changes: Sequence[FileChange], files: Sequence[str], read: Read, grep: Grep) -> frozenset[str]:
+    """The changed files of which the configuration of test programs consists, and that no source imports.
+
+    `files` are those of the project.
+    """
     asked = [one for one in changes if one.old is not None and _may_be_part(one.old_path or one.path)]
-    found = [one for one in asked if _is_part(one.old_path or one.path, read, grep, _DEEPEST)]
+    named = _find_named(files, read) if asked else set()
+    found = [
+        one for one in asked if (path := one.old_path or one.path) in named and _is_part(path, read, grep, _DEEPEST)
+    ]
     return frozenset(path for one in found for path in (one.path, one.old_path or one.path))
+
+
+def _find_named(files: Sequence[str], read: Read) -> set[str]:
+    """All files that configuration names, directly or through others."""
+    known, found = {*files}, set[str]()
+    asked = [path for path in files if find_role(path) == "config" and _may_name(path)]
+    for _ in range(_DEEPEST):
+        texts = read(asked[:_MOST]) if asked else {}
+        fresh = {place for path, data in texts.items() for place in _list_parts(path, data)} & known - found
+        found |= fresh
+        asked = sorted(path for path in fresh if _may_name(path))
+    return found
+
+
+def _may_name(path: str) -> bool:
+    return find_language(path) == "js" or path.endswith((".json", "rc"))
 
 
 def _may_be_part(path: str) -> bool:

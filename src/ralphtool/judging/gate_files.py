@@ -36,7 +36,7 @@ _INTERPRETED = re.compile(
 )
 _DIRECT = re.compile(r"(?:^|[\s;&|(\"'`@])\./([\w./-]+)|([\w./-]+\.(?:sh|bash|mk))\b", re.MULTILINE)
 _MODULE = re.compile(r"\bpython[\d.]*(?:[ \t]+-\w)*[ \t]+-m[ \t]+([\w.]+)")
-_MAKE = r"\bmake\b"
+_MAKE = r"\bmake\b|\$[({]MAKE[)}]"
 _RUNNERS = {
     _MAKE: ("GNUmakefile", "makefile", "Makefile"),
     r"\b(?:npm|pnpm|yarn|bun|npx)\b": ("package.json",),
@@ -60,6 +60,7 @@ _TEST_WORDS = re.compile(
 _DEEPEST = 4
 _LONGEST = 200_000
 _LONGEST_WORD = 500
+_MOST_PLACES = 20  # to which one script goes
 _MOST_WORDS = 500  # of one script
 _ELSEWHERE = re.compile(r"(?:\bcd|\s-C|--prefix|--cwd|--rootdir|--directory|--manifest-path)[ =]+[\"']?([\w./-]+)")
 _INCLUDE = re.compile(r"^[ \t]*[-s]?include[ \t]+([^#\n]+)", re.MULTILINE)
@@ -117,7 +118,7 @@ def _follow(
         parts = {path: data for path, data in files.items() if is_part(path, data, path in run)}
         texts = [_read_script(path, data, [text for text, _ in callers]) for path, data in parts.items()]
         found |= dict(zip(parts, texts, strict=True))
-        callers = [(text, list_places(path, bases)) for path, text in zip(parts, texts, strict=True)]
+        callers = [(text, _list_run_places(path, text, bases)) for path, text in zip(parts, texts, strict=True)]
         # What a script only names may be the work, unless it is a script itself.
         named = {path for text, places in callers for path in _list_named([text], places) if not find_language(path)}
         if not callers:
@@ -130,6 +131,13 @@ def list_places(script: str, bases: Sequence[str]) -> tuple[str, ...]:
     folders = script.split("/")[:-1]
     above = [f"{'/'.join(folders[:end])}/".lstrip("/") for end in range(len(folders), -1, -1)]
     return tuple(dict.fromkeys([*bases, *above]))
+
+
+def _list_run_places(script: str, text: str, bases: Sequence[str]) -> tuple[str, ...]:
+    """Also the folders to which the script goes: `$(MAKE) -C backend`."""
+    places = list_places(script, bases)
+    named = [one for found in _ELSEWHERE.finditer(text) for one in sorted(_resolve_all(found[1], places))]
+    return tuple(dict.fromkeys([*places, *(f"{one}/" for one in named[:_MOST_PLACES])]))
 
 
 def _resolve_all(word: str, places: Iterable[str]) -> set[str]:
@@ -341,7 +349,8 @@ def find_gate_data(
     sources = Sources(read, grep)
 
     def is_part(path: str, data: bytes, is_run: bool) -> bool:
-        return _is_run_script(path, data, is_run) or (is_run and _is_runner(path, data, read))
+        is_started = is_run and (_is_runner(path, data, read) or _is_verifying(path, sources.grep))
+        return is_started or _is_run_script(path, data, is_run)
 
     scripts = _follow(commands, read, bases, is_part)
     helpers = _find_runner_modules(scripts, changes, sources.grep)
@@ -381,6 +390,7 @@ def _find_tool_folder(script: str) -> str:
 # --- programs that start tests ------------------------------------------------------------------------
 
 _LAUNCHES = re.compile(r"\bsubprocess\b|child_process|\bos\.(?:system|exec\w*|spawn\w*)|\brunpy\b|\bpytest\.main\b")
+_VERIFIES = re.compile(r"(?<![a-z])(?:verif\w*|check\w*|validat\w*|smoke\w*|self_?test\w*)(?![a-z])")
 _CHECKS = re.compile(r"\bassert\w*\b|TestCase|\bexpect\(")
 
 
@@ -390,6 +400,14 @@ def _is_runner(path: str, data: bytes, read: Read) -> bool:
         return False
     beside = _list_beside(path, data[:_LONGEST].decode("utf-8", "replace"))
     return any(_TEST_WORDS.search(one) for one in (read(beside).values() if beside else ()))
+
+
+def _is_verifying(path: str, grep: Grep) -> bool:
+    """Whether a tool contains the cases that it checks, by its name: a gate starts it, and no source imports it."""
+    if find_role(path) != "source" or not find_language(path) or not _find_tool_folder(path):
+        return False
+    is_named = _VERIFIES.search(path.rpartition("/")[2].lower()) is not None
+    return is_named and all(find_role(one) in TEST_ROLES for one in list_importers(path, grep))
 
 
 def _list_beside(path: str, text: str) -> list[str]:

@@ -35,8 +35,9 @@ def find_hints(
     bases = find_bases(commands, project.prefix)
     run = find_run_files(commands, read, bases)
     plugins = find_plugins(unsure, commands, run, read, grep, bases)
-    parts = find_config_parts(unsure, read, grep)
-    files = project.list_files() if unsure else []
+    listed = project.list_files() if unsure else []
+    files = [f"{project.prefix}{one}" for one in listed]
+    parts = find_config_parts(unsure, files, read, grep)
     helpers = find_step_files(unsure, files, grep) | find_checking_modules(unsure, read, grep)
     helpers |= find_checking_packages(unsure, read, grep)
     return TestHints(
@@ -46,6 +47,6 @@ def find_hints(
         data=find_test_data(unsure, read, grep),
         named=find_gate_data(suites, unsure, read, grep, bases),
         helpers=plugins | helpers,
-        hiding=find_hiding(unsure, files, read, grep, bases, is_green=is_green),
+        hiding=find_hiding(unsure, listed, read, grep, bases, is_green=is_green),
         checks=find_check_files(checks, paths.changes, read, grep, bases),
     )
