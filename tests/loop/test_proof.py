@@ -68,6 +68,28 @@ def test_a_story_without_tests_is_held(plain: Lab) -> None:
     assert [run["kind"] for run in receipts(plain)[0]["runs"]] == ["gates"]
 
 
+LINTER = """\
+import glob, re, sys
+limit = int(re.search("= (.*)", open(".flake8").read())[1])
+long = [path for path in glob.glob("tests/*.py") for line in open(path) if len(line) > limit]
+print(*(f"{path}:1:1: E501 line too long" for path in long), sep=chr(10))
+sys.exit(bool(long))
+"""
+
+
+def test_a_linter_with_its_old_rules_that_stops_the_command_proves_no_test(lab: Lab) -> None:
+    lab.write("lint.py", LINTER)
+    lab.write(".flake8", "[flake8]\nmax-line-length = 60\n")
+    make_shop(lab, f"{sys.executable} lint.py && {UNITTEST_GATE}")
+    old = UNITTEST_OWN.replace("discount([100], 20), 80)", "total([100, 20, 7]), 127)  # the order is not relevant")
+    files = {".flake8": "[flake8]\nmax-line-length = 120\n", "tests/test_long.py": old.replace("discount\n", "total\n")}
+    lab.play(default=attempt({"cart.py": f"{CART}# shipping\n", **files}))
+    assert state_of(lab) == "held", receipts(lab)[0]
+    assert receipts(lab)[0]["told"] == [
+        "without the work, the command stopped before its new tests ran, which proves nothing"
+    ]
+
+
 def test_an_agent_that_only_ticks_has_done_nothing(plain: Lab) -> None:
     plain.play(default=attempt({}))
     assert state_of(plain) == "failed"

@@ -367,8 +367,14 @@ def _explain_no_own(evidence: ProofEvidence, own: OwnTests) -> Iterable[str]:
         yield "its new tests can't be loaded without the work, but check nothing of it"
     elif not all(one.has_ended for one in evidence.own or ()):
         yield "its new tests took too long without the work and were stopped, which proves nothing about it"
+    elif _has_stopped_before_tests(evidence):
+        yield "without the work, the command stopped before its new tests ran, which proves nothing"
     elif not evidence.flaky:
         yield "its new tests also pass without the work, so they prove nothing about it"
+
+
+def _has_stopped_before_tests(evidence: ProofEvidence) -> bool:
+    return any(not one.ok and not one.is_counted for one in evidence.own or ())
 
 
 def _has_unchecked(evidence: ProofEvidence) -> bool:

@@ -37,6 +37,7 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
     count_skipped: int = 0
     tally: str | None = None
     has_ended: bool = True  # otherwise it took too long, and was stopped
+    uncompiled: tuple[str, ...] = ()  # files that use something that does not exist, if no test failed
     is_check: bool = False  # not one of the commands that the settings call tests
 
     @property
@@ -150,6 +151,7 @@ def to_run(result: GateResult) -> SuiteRun:
         skipped=tests.skipped if tests else frozenset(),
         count_skipped=tests.counts.skipped if tests else 0,
         tally=result.tally,
+        uncompiled=result.uncompiled,
     )
 
 

@@ -59,6 +59,13 @@ def _read_reports(lines: list[str], root: str, written: Sequence[bytes], *, cut:
     return written_reports.merge(printed, [one for one in found if one])
 
 
+def find_uncompiled(output: bytes, root: str = "") -> frozenset[str]:
+    """Returns the files that a compiler or an interpreter refused because something that they use does not exist."""
+    from ralphtool.judging.testresults import reading, uncompiled
+
+    return uncompiled.find_uncompiled(reading.split_lines(output, root))
+
+
 def find_failed_in_junit(data: bytes, root: str = "") -> frozenset[str] | None:
     """Returns the ids of the failed tests in a JUnit report; None if it names none, or can't be read."""
     from ralphtool.judging.testresults import junit, reading
