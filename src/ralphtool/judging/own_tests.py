@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from ralphtool.judging.testresults.uncompiled import is_same_file
-from ralphtool.judging.testresults.unloaded import find_place, find_unloaded, is_file, is_inside
+from ralphtool.judging.testresults.unloaded import COVERAGE, find_place, find_unloaded, is_file, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun
 
-COVERAGE = "coverage threshold"  # what the readers of outputs call a failure that is not one of a test
 _IN_UNITTEST = r"(\w+) \(([\w.]+)\)"
 
 
@@ -88,7 +87,7 @@ def find_run(runs: Iterable[SuiteRun], command: str) -> SuiteRun | None:
 def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:
     """Existing tests that were red, and are now green without having been changed."""
     seen = find_run(evidence.replay or (), after.command) or after
-    failed = before.failed or frozenset()
+    failed = (before.failed or frozenset()) - {COVERAGE}
     if seen.passed is not None and after.passed is not None:
         return set(failed & seen.passed & after.passed)
     return set(failed) if seen.ok and after.ok and not (seen.failed or after.failed) else set()

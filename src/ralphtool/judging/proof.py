@@ -21,6 +21,7 @@ from ralphtool.judging.lost_tests import (
     find_not_run,
     find_removed,
     find_weakened,
+    is_only_uncovered,
     list_unloaded,
     name_checks,
     name_weakened,
@@ -347,6 +348,8 @@ def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
 def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -> Iterable[str]:
     if gone := _tell_removed(evidence, removed):
         yield gone
+    if any(map(is_only_uncovered, evidence.replay or ())):
+        yield "the tests as they were pass, but don't reach the required coverage of the new code"
     if broken := find_lost_checks(evidence):
         yield f"checks as they were fail on the new code: {_name(broken)} (changed: {_name(evidence.check_paths)})"
     if (evidence.own or own.hollow) and not own.names:

@@ -27,7 +27,7 @@ def find_failed_tests(output: bytes, root: str = "", written: Sequence[bytes] = 
     None if the ids are unknown, or if no test is to blame. Paths below `root`, the folder that the command ran in,
     become relative to it. `written` has the reports that the programs were asked to write.
     """
-    from ralphtool.judging.testresults import reading
+    from ralphtool.judging.testresults import reading, unloaded
 
     lines = reading.split_lines(output, root)
     reports = _read_reports(lines, root, written, cut=len(output) >= LIMIT)
@@ -35,7 +35,7 @@ def find_failed_tests(output: bytes, root: str = "", written: Sequence[bytes] = 
         return None
     failed = frozenset[str]().union(*(report.failed for report in reports))
     if reading.is_coverage_too_low(lines):
-        failed |= {"coverage threshold"}
+        failed |= {unloaded.COVERAGE}
     return failed or None
 
 
