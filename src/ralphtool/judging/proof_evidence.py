@@ -138,6 +138,29 @@ def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
     return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))
 
 
+def merge_beside(one: SuiteRun, other: SuiteRun) -> SuiteRun:
+    """The same if the second run has more files, of which some may fail it: only the tests of the first run count."""
+    merged = merge_runs(one, other)
+    if merged.ok or not one.failed or one.count_failed != len(one.failed):
+        return merged
+    gained = (other.count_passed or 0) - (one.count_passed or 0)
+    saved = one.failed - (other.failed or frozenset())
+    if one.passed is not None and other.passed is not None:
+        saved &= other.passed
+    elif other.failed is None or gained < len(saved):
+        return merged
+    if not saved:
+        return merged
+    return structs.replace(
+        one,
+        ok=saved == one.failed,
+        passed=None if one.passed is None else one.passed | saved,
+        failed=one.failed - saved,
+        count_passed=(one.count_passed or 0) + len(saved),
+        count_failed=one.count_failed - len(saved),
+    )
+
+
 def to_run(result: GateResult) -> SuiteRun:
     tests = result.tests
     return SuiteRun(
