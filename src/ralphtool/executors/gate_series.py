@@ -12,9 +12,10 @@ from ralphtool.executors import gate_run
 from ralphtool.executors.environment import HIDDEN_VARIABLES
 from ralphtool.judging import gates
 from ralphtool.record import events
+from ralphtool.workspace.paths import printable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from ralphtool.executors.process import Supervisor
     from ralphtool.judging.gates import Baseline, GateResult
@@ -126,8 +127,28 @@ def describe_flaky(tests: Sequence[str]) -> tuple[str, ...]:
 
 
 def describe_beside(tests: Sequence[str], files: Sequence[str]) -> tuple[str, ...]:
+    if not tests:
+        return ()
     passed = f"passed beside copies that do nothing: {', '.join(tests[:3])}"
     return (f"failed without the added test files ({', '.join(files[:3])}), and {passed}",)
+
+
+def describe_ignored(
+    aside: Sequence[str], inside: Sequence[str], environments: Sequence[str], *, is_anew: bool
+) -> Iterable[str]:
+    if inside:
+        yield f"changed files of a submodule were set aside for the gates, and are not committed: {join_paths(inside)}"
+    if ignored := [path for path in aside if path not in inside]:
+        yield f"files that git ignores were set aside for the gates: {join_paths(ignored)}"
+    if is_anew:
+        yield f"`setup` rebuilt the environment of the gates: {join_paths(environments)}"
+    elif environments:
+        yield f"the gates ran with packages that the attempt installed: {join_paths(environments)}"
+
+
+def join_paths(paths: Sequence[str]) -> str:
+    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
+    return ", ".join(map(printable, paths[:3])) + more
 
 
 def is_cut_off(results: Sequence[GateResult], commands: Sequence[str]) -> bool:

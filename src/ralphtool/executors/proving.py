@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ralphtool.executors import gate_run
-from ralphtool.executors.gate_series import OLD_TESTS_ON_WORK, describe_beside, describe_flaky, is_cut_off
+from ralphtool.executors.gate_series import (
+    OLD_TESTS_ON_WORK,
+    describe_beside,
+    describe_flaky,
+    describe_ignored,
+    is_cut_off,
+    join_paths,
+)
 from ralphtool.executors.guarded_runs import (
     GuardedRuns,
     describe_as_they_were,
@@ -187,7 +194,7 @@ class Prover:
         facts: dict[str, Any] = {
             "dirty_submodules": dirty,
             "is_own_environment": bool(environments) and not is_anew,
-            "told": (*_tell_ignored(aside, inside, environments, is_anew=is_anew), *describe_flaky(flaky)),
+            "told": (*describe_ignored(aside, inside, environments, is_anew=is_anew), *describe_flaky(flaky)),
         }
         if aside and self._is_newly_red(results):
             self._workspace.put_ignored_back()
@@ -256,7 +263,7 @@ class Prover:
         evidence = structs.replace(evidence, **self._replay_checks(report.tree, paths, evidence))
         if find_lost(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
-        evidence = self._try_again(report.tree, paths, evidence)
+        evidence = self._try_beside_copies(report.tree, paths, self._try_again(report.tree, paths, evidence))
         evidence = structs.replace(evidence, own=self._run_own_tests(report.tree, paths, after))
         evidence = self._leave_out_flaky(report.tree, paths, evidence)
         guarded = self._run_guarded(report.tree, paths, evidence)
@@ -361,33 +368,40 @@ class Prover:
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before a story is accused: a flaky test proves nothing against it.
 
-        A test about the test folder needs the added files, of which it gets copies that do nothing. And a build file
-        may have had to change with the work: then a person must look at it.
+        And a build file may have had to change with the work: then a person must look at it.
         """
         lost = find_lost(evidence)
         if not lost or evidence.replay is None:
             return evidence
-        spared, copies = paths.builds, build_inert_copies(paths.tests)
+        spared = paths.builds
         # If nothing else was changed, the gates have already run on exactly that.
-        again = self._replay(tree, paths, evidence.after, spared, copies, "replay-again")
+        again = self._replay(tree, paths, evidence.after, spared, when="replay-again")
         again = again or self._pick(evidence.after, evidence.replay)
-        merge = merge_beside if copies else merge_runs
-        merged = tuple(merge(one, other) for one, other in zip(evidence.replay, again, strict=False))
+        merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
         retried = structs.replace(evidence, replay=merged or evidence.replay)
         still = set(find_lost(retried))
         saved = [name for name in lost if name not in still]
         if not saved:
             return retried
         if spared and all(only_follows_moves(one, paths.changes) for one in spared):
-            told = (
-                f"the tests as they were pass with {_join([one.path for one in spared])}, which was adapted to moved "
-                "files"
-            )
+            names = join_paths([one.path for one in spared])
+            told = f"the tests as they were pass with {names}, which was adapted to moved files"
             return structs.replace(retried, told=(*retried.told, told))
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
-        why = describe_beside(saved, [*copies]) if copies else describe_flaky(saved)
-        return structs.replace(retried, told=(*retried.told, *why))
+        return structs.replace(retried, told=(*retried.told, *describe_flaky(saved)))
+
+    def _try_beside_copies(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
+        """A test about the test folder needs the added test files: it gets copies that do nothing."""
+        lost, copies = find_lost(evidence), build_inert_copies(paths.tests)
+        if not lost or not copies or evidence.replay is None:
+            return evidence
+        again = self._replay(tree, paths, evidence.after, copies=copies, when="replay-again") or evidence.replay
+        merged = tuple(merge_beside(one, other) for one, other in zip(evidence.replay, again, strict=False))
+        retried = structs.replace(evidence, replay=merged)
+        still = set(find_lost(retried))
+        told = describe_beside([name for name in lost if name not in still], [*copies])
+        return structs.replace(retried, told=(*retried.told, *told))
 
     def _pick(self, runs: Sequence[SuiteRun], like: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
         wanted = [one.command for one in like]
@@ -461,24 +475,6 @@ def _diff_lines(change: FileChange) -> list[str]:
 
 def _is_installed(path: str) -> bool:
     return find_environment(path) is not None and not is_startup_file(path)
-
-
-def _tell_ignored(
-    aside: Sequence[str], inside: Sequence[str], environments: Sequence[str], *, is_anew: bool
-) -> Iterable[str]:
-    if inside:
-        yield f"changed files of a submodule were set aside for the gates, and are not committed: {_join(inside)}"
-    if ignored := [path for path in aside if path not in inside]:
-        yield f"files that git ignores were set aside for the gates: {_join(ignored)}"
-    if is_anew:
-        yield f"`setup` rebuilt the environment of the gates: {_join(environments)}"
-    elif environments:
-        yield f"the gates ran with packages that the attempt installed: {_join(environments)}"
-
-
-def _join(paths: Sequence[str]) -> str:
-    more = f" and {len(paths) - 3} more" if len(paths) > 3 else ""
-    return ", ".join(map(printable, paths[:3])) + more
 
 
 def _find_empty_tests(change: FileChange) -> set[str]:
