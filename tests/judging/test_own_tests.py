@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec import structs
 
@@ -121,3 +123,51 @@ def test_the_receipt_says_why_a_story_is_only_held() -> None:
 )
 def test_a_file_that_could_not_be_loaded_is_known_by_the_name_of_its_failure(name: str, part: str | None) -> None:
     assert find_unloaded(name) == part
+
+
+def stopped(*uncompiled: str, **more: Any) -> SuiteRun:
+    """A command that stopped before its tests."""
+    return SuiteRun(command="t", ok=False, uncompiled=uncompiled, **more)
+
+
+def test_a_linter_that_stops_the_command_says_nothing_about_the_tests_behind_it() -> None:
+    after = named(f"tests/test_a.py::test_a {PATH}::test_v")
+    assert find(after, stopped(), {PATH: ("test_v",)}) == OwnTests()
+    assert find(after, stopped("cart.py"), {PATH: ("test_v",)}) == OwnTests()
+    assert find(unnamed(3), stopped(), {PATH: ("T.test_v",)}) == OwnTests()
+
+
+def test_a_linter_that_comes_after_the_tests_fails_none_of_them() -> None:
+    red = structs.replace(unnamed(3), ok=False, failed=None)
+    assert find(unnamed(3), red, {PATH: ("T.test_v",)}) == OwnTests()
+    low = structs.replace(red, failed=frozenset(("coverage threshold",)))
+    assert find(unnamed(3), low, {PATH: ("T.test_v",)}) == OwnTests()
+
+
+def test_a_compiler_that_misses_something_in_a_test_file_keeps_its_tests_from_running() -> None:
+    after = named(f"tests/test_a.py::test_a {PATH}::test_v tests/test_more.py::test_old")
+    assert find(after, stopped(PATH), {PATH: ("test_v",)}) == OwnTests((f"{PATH}::test_v",), 1)
+    assert find(after, stopped(PATH), {PATH: ()}, "test_v") == OwnTests()
+    everywhere = (f"{PATH}::test_v", "tests/test_more.py::test_old")
+    assert set(find(after, stopped("tests/conftest.py"), {PATH: ("test_v",)}).names) == set(everywhere)
+    assert find(unnamed(3), stopped(PATH), {PATH: ("T.test_v",)}) == OwnTests(("`t` without the work",), 1)
+
+
+def test_a_compiled_test_keeps_the_stem_of_its_file() -> None:
+    path = "test/vouchers.test.ts"
+    passed = frozenset(("dist/a.test.js > a", "dist/vouchers.test.js > v"))
+    given = ProofEvidence(
+        after=(SuiteRun(command="t", ok=True, passed=passed, count_passed=2),),
+        own=(stopped(path),),
+        own_paths=(path,),
+        own_names={path: ("v",)},
+    )
+    assert find_own_tests(given).names == ("dist/vouchers.test.js > v",)
+
+
+def test_the_receipt_says_that_the_command_stopped_before_the_tests() -> None:
+    given = ProofEvidence(before=(unnamed(1),), after=(unnamed(2),), own=(stopped(),), own_paths=(PATH,))
+    receipt = prove(given, lambda lost: "").receipt
+    assert receipt is not None
+    assert receipt.state == "held"
+    assert receipt.told == ("without the work, the command stopped before its new tests ran, which proves nothing",)

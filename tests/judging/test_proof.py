@@ -51,6 +51,12 @@ def evidence(**fields: Any) -> ProofEvidence:
     return ProofEvidence(**{"before": (suite("ab"),), "after": (suite("ab"),), **fields})
 
 
+def uncovered(passed: str, failed: str = "", *, named: bool = False) -> SuiteRun:
+    """A run whose tests cover too little."""
+    names = frozenset((*failed, "coverage threshold"))
+    return structs.replace(suite(passed, failed, named=named), ok=False, failed=names)
+
+
 STATES: dict[str, tuple[ProofEvidence, str, str]] = {
     "a new test that fails without the work": (evidence(after=suite("abc"), own=suite("ab", "c")), "proven", ""),
     "a new module: nothing can be collected without it": (
@@ -62,6 +68,31 @@ STATES: dict[str, tuple[ProofEvidence, str, str]] = {
     "new tests that pass without the work": (evidence(after=suite("abc"), own=suite("abc")), "held", ""),
     "a red test that is green now": (evidence(before=suite("a", "b"), after=suite("ab")), "proven", ""),
     "a changed test that fails without the work": (evidence(replay=suite("ab"), own=suite("a", "b")), "proven", ""),
+    "old tests that don't cover the new code": (
+        evidence(
+            before=suite("ab", named=False),
+            after=suite("abc", named=False),
+            replay=uncovered("ab"),
+            own=suite("ab", "c", named=False),
+        ),
+        "proven",
+        "",
+    ),
+    "the same with names": (
+        evidence(after=suite("abc"), replay=uncovered("ab", named=True), own=suite("ab", "c")),
+        "proven",
+        "",
+    ),
+    "new tests that reach the required coverage of old code": (
+        evidence(
+            before=uncovered("ab"),
+            after=suite("abc", named=False),
+            replay=uncovered("ab"),
+            own=suite("abc", named=False),
+        ),
+        "held",
+        "",
+    ),
     "a command without a tally": (evidence(before=script(), after=script()), "held", ""),
     "a command without a tally, with tests of its own": (
         evidence(before=script(), after=script(), own=script(ok=False)),
@@ -368,3 +399,19 @@ def test_beside_a_test_program_a_red_command_is_a_loss_only_if_its_own_files_wer
     assert find_lost(changed) == ("`sh check.sh` as a whole",)
     worse = (suite("a", "b"), script(ok=False))
     assert find_lost(evidence(before=both, after=both, replay=worse, has_gate_files=True)) == ("b",)
+
+
+def test_too_little_coverage_hides_no_test_that_is_lost() -> None:
+    before, after = suite("ab", named=False), suite("abc", named=False)
+    assert find_lost(evidence(before=before, after=after, replay=uncovered("a", "b"))) == ("b",)
+    assert find_lost(evidence(before=before, after=after, replay=uncovered("a"))) == (
+        "1 fewer tests pass (2 before, 1 now)",
+    )
+    assert find_lost(evidence(before=before, after=after, replay=uncovered("ab"))) == ()
+
+
+def test_the_receipt_says_that_old_tests_cover_too_little() -> None:
+    before, after = suite("ab", named=False), suite("abc", named=False)
+    receipt = prove(evidence(before=before, after=after, replay=uncovered("ab"), own=after), forbid).receipt
+    assert receipt is not None
+    assert "the tests as they were pass, but don't reach the required coverage of the new code" in receipt.told

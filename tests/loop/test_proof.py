@@ -68,6 +68,73 @@ def test_a_story_without_tests_is_held(plain: Lab) -> None:
     assert [run["kind"] for run in receipts(plain)[0]["runs"]] == ["gates"]
 
 
+LAYOUT = """\
+import pathlib
+import unittest
+
+ROOT = pathlib.Path(__file__).parent.parent
+
+
+class TestLayout(unittest.TestCase):
+    def test_every_module_has_tests(self):
+        for path in ROOT.glob("*.py"):
+            if path.name != "conftest.py":
+                self.assertTrue((ROOT / "tests" / f"test_{path.name}").exists(), path)
+"""
+OWN_OF_MODULE = UNITTEST_OWN.replace("from cart", "from discount")
+
+
+def test_a_test_about_the_test_folder_sees_the_added_test_files(plain: Lab) -> None:
+    plain.write("tests/test_layout.py", LAYOUT)
+    plain.git("add", "tests")
+    plain.git("commit", "--quiet", "--message=layout")
+    plain.play(default=attempt({"discount.py": DISCOUNT, "tests/test_discount.py": OWN_OF_MODULE}))
+    assert state_of(plain) == "proven"
+    assert receipts(plain)[0]["told"] == [
+        "failed without the added test files (tests/test_discount.py), and passed beside copies that do nothing: "
+        "test_every_module_has_tests (test_layout.TestLayout.test_every_module_has_tests)"
+    ]
+
+
+def test_an_added_test_file_does_nothing_for_the_old_tests(plain: Lab) -> None:
+    """It imports a new module of the source, which repairs what the story broke."""
+    repair = "import cart\n\ncart.total = sum\n" + DISCOUNT
+    plain.configure(tests=[UNITTEST_GATE], attempts=1)
+    own = OWN_OF_MODULE.replace("import unittest", "import discount\nimport unittest")
+    files = {"cart.py": BROKEN, "discount.py": repair, "tests/test_aaa.py": own}
+    plain.write(
+        "tests/test_cart.py",
+        UNITTESTS.replace("from cart import count, total", "import cart")
+        .replace("(total(", "(cart.total(")
+        .replace("(count(", "(cart.count("),
+    )
+    plain.git("commit", "--quiet", "--all", "--message=late")
+    plain.play(default=attempt(files))
+    assert state_of(plain) == "failed"
+
+
+LINTER = """\
+import glob, re, sys
+limit = int(re.search("= (.*)", open(".flake8").read())[1])
+long = [path for path in glob.glob("tests/*.py") for line in open(path) if len(line) > limit]
+print(*(f"{path}:1:1: E501 line too long" for path in long), sep=chr(10))
+sys.exit(bool(long))
+"""
+
+
+def test_a_linter_with_its_old_rules_that_stops_the_command_proves_no_test(lab: Lab) -> None:
+    lab.write("lint.py", LINTER)
+    lab.write(".flake8", "[flake8]\nmax-line-length = 60\n")
+    make_shop(lab, f"{sys.executable} lint.py && {UNITTEST_GATE}")
+    old = UNITTEST_OWN.replace("discount([100], 20), 80)", "total([100, 20, 7]), 127)  # the order is not relevant")
+    files = {".flake8": "[flake8]\nmax-line-length = 120\n", "tests/test_long.py": old.replace("discount\n", "total\n")}
+    lab.play(default=attempt({"cart.py": f"{CART}# shipping\n", **files}))
+    assert state_of(lab) == "held", receipts(lab)[0]
+    assert receipts(lab)[0]["told"] == [
+        "without the work, the command stopped before its new tests ran, which proves nothing"
+    ]
+
+
 def test_an_agent_that_only_ticks_has_done_nothing(plain: Lab) -> None:
     plain.play(default=attempt({}))
     assert state_of(plain) == "failed"

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from ralphtool.executors.asked_reports import AskedReports
     from ralphtool.executors.process import ProcessResult, Supervisor
     from ralphtool.judging.gates import RedGate
-    from ralphtool.judging.testresults.model import Counts
+    from ralphtool.judging.testresults.model import Counts, TestOutcomes
 
 _MOST_WORDS = 1500  # characters
 _READ = 4 << 20  # bytes at the end of an output that are searched for results
 _MOST_OUTPUT = 1 << 30
+_MOST_FILES = 1000
 
 
 class CommandContext(Struct, frozen=True):
@@ -73,7 +74,16 @@ def _build_result(
         tally=_describe_counts(tests.counts) if tests else None,
         log=log,
         tests=tests,
+        uncompiled=_find_uncompiled(output, root) if has_ended and not ok and not _count_failed(tests) else (),
     )
+
+
+def _count_failed(tests: TestOutcomes | None) -> int:
+    return tests.counts.failed if tests else 0
+
+
+def _find_uncompiled(output: bytes, root: str) -> tuple[str, ...]:
+    return tuple(sorted(testresults.find_uncompiled(output, root)))[:_MOST_FILES]
 
 
 def _run_shell(

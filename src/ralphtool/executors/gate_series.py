@@ -125,6 +125,13 @@ def describe_flaky(tests: Sequence[str]) -> tuple[str, ...]:
     return (f"{FLAKY}: {', '.join(tests[:3])}",) if tests else ()
 
 
+def describe_beside(tests: Sequence[str], files: Sequence[str]) -> tuple[str, ...]:
+    if not tests:
+        return ()
+    passed = f"passed beside copies that do nothing: {', '.join(tests[:3])}"
+    return (f"failed without the added test files ({', '.join(files[:3])}), and {passed}",)
+
+
 def is_cut_off(results: Sequence[GateResult], commands: Sequence[str]) -> bool:
     """Whether the gates were stopped before all of them had ended."""
     return len(results) < len(commands) or any(one.why == "stopped" for one in results)

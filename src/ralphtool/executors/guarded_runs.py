@@ -16,6 +16,7 @@ from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guarded_tests import list_versions
 from ralphtool.judging.lost_tests import compare_guarded
 from ralphtool.judging.proof_evidence import GuardedRun, merge_runs
+from ralphtool.judging.roles import find_role
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.judging.guarded_tests import GuardedTests, GuardedVersion
     from ralphtool.judging.proof_evidence import SuiteRun
+    from ralphtool.judging.test_side import ChangedPaths
     from ralphtool.workspace import Workspace
     from ralphtool.workspace.swapped_files import Contents, FileState
 
@@ -95,3 +97,28 @@ def _restore(version: GuardedVersion, originals: Originals, current: Mapping[str
 
 def _merge_config(old: bytes, new: bytes, path: str) -> bytes | None:
     return merge_config(old, new, path, with_lint=False)
+
+
+# --- the test side of a story as it was ---------------------------------------------------------------
+
+
+def list_names(change: FileChange) -> list[str]:
+    return list(dict.fromkeys((change.path, change.old_path or change.path)))
+
+
+def is_mixed_change(change: FileChange) -> bool:
+    return change.old is not None and change.new is not None and find_role(change.path) == "config"
+
+
+def restore_inline(paths: ChangedPaths) -> dict[str, bytes]:
+    return {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
+
+
+def describe_as_they_were(side: Sequence[FileChange], inline: Mapping[str, bytes], *, with_lint: bool) -> AsTheyWere:
+    mixed = {one.path: _restore_config(one, with_lint=with_lint) for one in side if is_mixed_change(one)}
+    names = frozenset(name for one in side if one.path not in mixed for name in list_names(one))
+    return AsTheyWere(names - inline.keys(), {**mixed, **inline})
+
+
+def _restore_config(change: FileChange, *, with_lint: bool) -> bytes:
+    return merge_config(change.old or b"", change.new or b"", change.path, with_lint=with_lint)

@@ -11,20 +11,26 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ralphtool.executors import gate_run
-from ralphtool.executors.gate_series import OLD_TESTS_ON_WORK, describe_flaky, is_cut_off
-from ralphtool.executors.guarded_runs import AsTheyWere, GuardedRuns
+from ralphtool.executors.gate_series import OLD_TESTS_ON_WORK, describe_beside, describe_flaky, is_cut_off
+from ralphtool.executors.guarded_runs import (
+    GuardedRuns,
+    describe_as_they_were,
+    is_mixed_change,
+    list_names,
+    restore_inline,
+)
 from ralphtool.executors.proof_notes import describe_ignored, join_paths, render_diff
 from ralphtool.judging import gates
 from ralphtool.judging.chance import may_vary
 from ralphtool.judging.guard.inline import splice_tests
-from ralphtool.judging.guard.mixed import merge_config
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.hints import find_hints
+from ralphtool.judging.inert_files import build_inert_copies
 from ralphtool.judging.lost_tests import find_lost, find_lost_checks
 from ralphtool.judging.moves import only_follows_moves
 from ralphtool.judging.own_tests import find_failed, find_flaky, find_own_tests, find_unsure
 from ralphtool.judging.plain_additions import are_plain_additions
-from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, list_before, merge_runs, to_run
+from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, list_before, merge_beside, merge_runs, to_run
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.roles import find_role
 from ralphtool.judging.test_side import ChangedPaths, TestHints, has_manifest
@@ -42,6 +48,8 @@ if TYPE_CHECKING:
     from ralphtool.settings import Settings
     from ralphtool.workspace import Workspace
     from ralphtool.workspace.swapped_files import Contents
+
+_NO_COPIES: Mapping[str, bytes] = {}
 
 
 class Prover:
@@ -231,7 +239,7 @@ class Prover:
         evidence = structs.replace(evidence, **self._replay_checks(report.tree, paths, evidence))
         if find_lost(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
-        evidence = self._try_again(report.tree, paths, evidence)
+        evidence = self._try_beside_copies(report.tree, paths, self._try_again(report.tree, paths, evidence))
         evidence = structs.replace(evidence, own=self._run_own_tests(report.tree, paths, after))
         evidence = self._leave_out_flaky(report.tree, paths, evidence)
         guarded = self._run_guarded(report.tree, paths, evidence)
@@ -262,14 +270,19 @@ class Prover:
         paths: ChangedPaths,
         after: Sequence[SuiteRun],
         spared: Sequence[FileChange] = (),
+        copies: Mapping[str, bytes] = _NO_COPIES,
         when: str = "replay",
     ) -> tuple[SuiteRun, ...] | None:
-        """Runs the old tests, with their old configuration, on the new source. `spared` files keep their new state."""
+        """Runs the old tests, with their old configuration, on the new source. `spared` files keep their new state.
+
+        `copies` are files that are put beside them.
+        """
         side = [one for one in paths.tests if one not in spared]
         suites = [one for one in after if not one.is_linter]
         if not self._settings.proof.replay or not (side or paths.inline) or not suites:
             return None
-        return self._show_as_they_were(when, tree, side, _restore_inline(paths), suites, with_lint=False)
+        contents = {**restore_inline(paths), **copies}
+        return self._show_as_they_were(when, tree, side, contents, suites, with_lint=False)
 
     def _run_guarded(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> tuple[GuardedRun, ...]:
         """Runs the tests as they were before earlier stories touched them. The same source can't fail them."""
@@ -279,7 +292,7 @@ class Prover:
         runs = GuardedRuns(
             workspace=self._workspace,
             changes=paths.changes,
-            own=_describe_as_they_were(paths.tests, _restore_inline(paths), with_lint=False),
+            own=describe_as_they_were(paths.tests, restore_inline(paths), with_lint=False),
             after=evidence.after,
             show_and_run=lambda when, is_old, contents: self._show_and_run(when, tree, is_old, contents, suites),
             known_red=frozenset(find_lost(evidence)).union(*(one.failed or () for one in evidence.before)),
@@ -296,11 +309,11 @@ class Prover:
         """Where the tests are as they were before this story, if it could have weakened them."""
         if are_plain_additions([*paths.tests, *paths.inline]):
             return None
-        mixed = [one.path for one in paths.tests if _is_mixed_change(one)]
+        mixed = [one.path for one in paths.tests if is_mixed_change(one)]
         return GuardedTests(
             story=self._assignment.story,
             base=str(self._workspace.tip),
-            files=tuple(name for one in paths.tests if one.path not in mixed for name in _list_names(one)),
+            files=tuple(name for one in paths.tests if one.path not in mixed for name in list_names(one)),
             configs=tuple(mixed),
             inline=tuple(one.path for one in paths.inline),
         )
@@ -325,7 +338,7 @@ class Prover:
         *,
         with_lint: bool,
     ) -> tuple[SuiteRun, ...]:
-        old = _describe_as_they_were(side, contents, with_lint=with_lint)
+        old = describe_as_they_were(side, contents, with_lint=with_lint)
         return self._show_and_run(kind, tree, lambda path: path in old.names, old.contents, suites)
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
@@ -338,7 +351,7 @@ class Prover:
             return evidence
         spared = paths.builds
         # If nothing else was changed, the gates have already run on exactly that.
-        again = self._replay(tree, paths, evidence.after, spared, "replay-again")
+        again = self._replay(tree, paths, evidence.after, spared, when="replay-again")
         again = again or self._pick(evidence.after, evidence.replay)
         merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
         retried = structs.replace(evidence, replay=merged or evidence.replay)
@@ -353,6 +366,18 @@ class Prover:
         if spared:
             return structs.replace(retried, only_with_build=tuple(printable(one.path) for one in spared))
         return structs.replace(retried, told=(*retried.told, *describe_flaky(saved)))
+
+    def _try_beside_copies(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
+        """A test about the test folder needs the added test files: it gets copies that do nothing."""
+        lost, copies = find_lost(evidence), build_inert_copies(paths.tests)
+        if not lost or not copies or evidence.replay is None:
+            return evidence
+        again = self._replay(tree, paths, evidence.after, copies=copies, when="replay-again") or evidence.replay
+        merged = tuple(merge_beside(one, other) for one, other in zip(evidence.replay, again, strict=False))
+        retried = structs.replace(evidence, replay=merged)
+        still = set(find_lost(retried))
+        told = describe_beside([name for name in lost if name not in still], [*copies])
+        return structs.replace(retried, told=(*retried.told, *told))
 
     def _pick(self, runs: Sequence[SuiteRun], like: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
         wanted = [one.command for one in like]
@@ -369,7 +394,7 @@ class Prover:
         self, when: str, tree: str, paths: ChangedPaths, suites: Sequence[SuiteRun]
     ) -> tuple[SuiteRun, ...]:
         contents = {one.path: splice_tests(one.new or b"", one.old or b"", one.path) or b"" for one in paths.inline}
-        new = frozenset(name for one in paths.tests for name in _list_names(one))
+        new = frozenset(name for one in paths.tests for name in list_names(one))
         # The boxes stay ticked: a test that reads them proves nothing.
         return self._show_and_run(
             when, tree, lambda path: path not in new and not self._is_spec(path), contents, suites
@@ -427,25 +452,3 @@ def _list_checking_tests(change: FileChange) -> tuple[str, ...]:
     from ralphtool.judging.guard.diff import list_checking_tests  # late, as above
 
     return list_checking_tests(change.path, change.new or b"")
-
-
-def _list_names(change: FileChange) -> list[str]:
-    return list(dict.fromkeys((change.path, change.old_path or change.path)))
-
-
-def _is_mixed_change(change: FileChange) -> bool:
-    return change.old is not None and change.new is not None and find_role(change.path) == "config"
-
-
-def _restore_inline(paths: ChangedPaths) -> dict[str, bytes]:
-    return {one.path: splice_tests(one.old or b"", one.new or b"", one.path) or b"" for one in paths.inline}
-
-
-def _describe_as_they_were(side: Sequence[FileChange], inline: Mapping[str, bytes], *, with_lint: bool) -> AsTheyWere:
-    mixed = {one.path: _restore_config(one, with_lint=with_lint) for one in side if _is_mixed_change(one)}
-    names = frozenset(name for one in side if one.path not in mixed for name in _list_names(one))
-    return AsTheyWere(names - inline.keys(), {**mixed, **inline})
-
-
-def _restore_config(change: FileChange, *, with_lint: bool) -> bytes:
-    return merge_config(change.old or b"", change.new or b"", change.path, with_lint=with_lint)

@@ -34,6 +34,7 @@ class GateResult(Struct, frozen=True, kw_only=True):
     tally: str | None
     log: str
     tests: TestOutcomes | None = None  # None: no test program was recognised
+    uncompiled: tuple[str, ...] = ()  # files that use something that does not exist, if it is red without a failed test
 
     @property
     def ran_tests(self) -> bool:

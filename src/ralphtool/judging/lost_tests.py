@@ -6,10 +6,12 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from ralphtool.judging.own_tests import find_run, is_named
 from ralphtool.judging.proof_evidence import ProofEvidence
 from ralphtool.judging.proof_words import WEAKENING
-from ralphtool.judging.testresults.unloaded import find_unloaded
+from ralphtool.judging.testresults.unloaded import COVERAGE, find_unloaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -95,6 +97,7 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
         seen = find_run(evidence.replay or (), before.command) or after
         if after is None or seen is None:
             continue
+        seen = seen if seen is after else _leave_out_coverage(seen)
         if not before.is_counted and not seen.is_counted:
             scripts += _find_red_script(before, seen, after)
         if not before.is_counted or not (before.ran_tests or seen.ran_tests):
@@ -106,6 +109,18 @@ def find_lost(evidence: ProofEvidence) -> tuple[str, ...]:
     # Beside a test program, a build may be red for the reason that tests are, or because old tests do not fit.
     is_alone = not any(one.is_counted for one in evidence.before)
     return tuple(dict.fromkeys(found or (scripts if is_alone or evidence.has_gate_files else ())))
+
+
+def _leave_out_coverage(run: SuiteRun) -> SuiteRun:
+    """Old tests need not cover the new code: only tests can be lost."""
+    if is_only_uncovered(run):
+        return structs.replace(run, ok=True, failed=frozenset())
+    return structs.replace(run, failed=None if run.failed is None else run.failed - {COVERAGE})
+
+
+def is_only_uncovered(run: SuiteRun) -> bool:
+    """Whether it is red only because the tests cover too little."""
+    return not run.ok and run.failed == frozenset((COVERAGE,)) and not run.count_failed
 
 
 def _find_red_script(before: SuiteRun, seen: SuiteRun, after: SuiteRun) -> list[str]:

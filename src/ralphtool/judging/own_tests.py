@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.judging.testresults.unloaded import find_place, find_unloaded, is_file, is_inside
+from ralphtool.judging.testresults.uncompiled import is_same_file
+from ralphtool.judging.testresults.unloaded import COVERAGE, find_place, find_unloaded, is_file, is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -86,7 +87,7 @@ def find_run(runs: Iterable[SuiteRun], command: str) -> SuiteRun | None:
 def _find_fixed(evidence: ProofEvidence, before: SuiteRun, after: SuiteRun) -> set[str]:
     """Existing tests that were red, and are now green without having been changed."""
     seen = find_run(evidence.replay or (), after.command) or after
-    failed = before.failed or frozenset()
+    failed = (before.failed or frozenset()) - {COVERAGE}
     if seen.passed is not None and after.passed is not None:
         return set(failed & seen.passed & after.passed)
     return set(failed) if seen.ok and after.ok and not (seen.failed or after.failed) else set()
@@ -97,22 +98,49 @@ def _find_new_tests(
 ) -> tuple[list[str], list[str]]:
     """The tests that fail without the work, and those that can't be loaded without it."""
     parts = sorted({part for name in without.failed or () if (part := find_unloaded(name))})
-    if after.passed is not None:
-        new = sorted(_find_new_names(before, without, after))
-        failing = [one for one in new if _has_failed(one, without)]
-        rest = [one for one in new if one not in failing]
-        if not without.has_ended:
-            return failing, []
-        if parts or not without.is_counted:
-            return failing, [one for one in rest if not parts or _may_be_inside(one, parts)]
-        return failing or (new if _have_all_run(without, after) else []), []
+    if after.passed is None:
+        return _find_unnamed_tests(evidence, parts, without, after)
+    new = sorted(_find_new_names(before, without, after))
+    failing = [one for one in new if _has_failed(one, without)]
+    rest = [one for one in new if one not in failing]
+    if not without.has_ended:
+        return failing, []
+    if parts:
+        return failing, [one for one in rest if _may_be_inside(one, parts)]
+    if not without.is_counted or not without.count_failed:
+        return failing, _find_uncompiled(evidence, without, rest)
+    return failing or (new if _have_all_run(without, after) else []), []
+
+
+def _find_unnamed_tests(
+    evidence: ProofEvidence, parts: Sequence[str], without: SuiteRun, after: SuiteRun
+) -> tuple[list[str], list[str]]:
     if not without.has_ended:
         return [], []
-    failed = sorted(one for one in without.failed or () if not find_unloaded(one))
+    failed = sorted(one for one in without.failed or () if not find_unloaded(one) and one != COVERAGE)
     if not failed and not parts:
-        return [f"`{without.command}` without the work"], []
+        whole = [f"`{without.command}` without the work"]
+        return (whole, []) if without.count_failed else ([], _find_uncompiled(evidence, without, whole))
     gained = (after.count_passed or 0) - (without.count_passed or 0)
     return failed, [name for part in parts for name in _name_tests(evidence, part)][: max(0, gained)]
+
+
+def _find_uncompiled(evidence: ProofEvidence, without: SuiteRun, names: Sequence[str]) -> list[str]:
+    """Those of the tests that did not run because their file uses what does not exist without the work.
+
+    If no message says that, a linter or a script may have stopped the command before its tests.
+    """
+    own = [path for path in evidence.own_paths if any(is_same_file(path, part) for part in without.uncompiled)]
+    helpers = [one for one in without.uncompiled if one.rpartition("/")[2] == "conftest.py"]
+    helpers += [path for path in own if path not in evidence.own_names]
+    # Of some languages no test can be read: then no empty one is known either.
+    tests = [path for path in own if evidence.own_names.get(path) or not evidence.empty_tests]
+    return [one for one in names if helpers or any(_may_be_in_file(one, path) for path in tests)]
+
+
+def _may_be_in_file(name: str, path: str) -> bool:
+    place = find_place(name)
+    return place is None or is_same_file(path, place)
 
 
 def _have_all_run(without: SuiteRun, after: SuiteRun) -> bool:

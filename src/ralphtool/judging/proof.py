@@ -21,6 +21,7 @@ from ralphtool.judging.lost_tests import (
     find_not_run,
     find_removed,
     find_weakened,
+    is_only_uncovered,
     list_unloaded,
     name_checks,
     name_weakened,
@@ -348,6 +349,8 @@ def _list_runs(evidence: ProofEvidence) -> Iterable[ProofRun]:
 def _list_told(evidence: ProofEvidence, own: OwnTests, removed: Sequence[str]) -> Iterable[str]:
     if gone := _tell_removed(evidence, removed):
         yield gone
+    if any(map(is_only_uncovered, evidence.replay or ())):
+        yield "the tests as they were pass, but don't reach the required coverage of the new code"
     if broken := find_lost_checks(evidence):
         yield f"checks as they were fail on the new code: {_name(broken)} (changed: {_name(evidence.check_paths)})"
     if (evidence.own or own.hollow) and not own.names:
@@ -368,8 +371,14 @@ def _explain_no_own(evidence: ProofEvidence, own: OwnTests) -> Iterable[str]:
         yield "its new tests can't be loaded without the work, but check nothing of it"
     elif not all(one.has_ended for one in evidence.own or ()):
         yield "its new tests took too long without the work and were stopped, which proves nothing about it"
+    elif _has_stopped_before_tests(evidence):
+        yield "without the work, the command stopped before its new tests ran, which proves nothing"
     elif not evidence.flaky:
         yield "its new tests also pass without the work, so they prove nothing about it"
+
+
+def _has_stopped_before_tests(evidence: ProofEvidence) -> bool:
+    return any(not one.ok and not one.is_counted for one in evidence.own or ())
 
 
 def _has_unchecked(evidence: ProofEvidence) -> bool:

@@ -37,6 +37,7 @@ class SuiteRun(Struct, frozen=True, kw_only=True):
     count_skipped: int = 0
     tally: str | None = None
     has_ended: bool = True  # otherwise it took too long, and was stopped
+    uncompiled: tuple[str, ...] = ()  # files that use something that does not exist, if no test failed
     is_check: bool = False  # not one of the commands that the settings call tests
 
     @property
@@ -137,6 +138,29 @@ def merge_runs(one: SuiteRun, other: SuiteRun) -> SuiteRun:
     return structs.replace(better, passed=passed, failed=failed, count_passed=len(passed), count_failed=len(failed))
 
 
+def merge_beside(one: SuiteRun, other: SuiteRun) -> SuiteRun:
+    """The same if the second run has more files, of which some may fail it: only the tests of the first run count."""
+    merged = merge_runs(one, other)
+    if merged.ok or not one.failed or one.count_failed != len(one.failed):
+        return merged
+    gained = (other.count_passed or 0) - (one.count_passed or 0)
+    saved = one.failed - (other.failed or frozenset())
+    if one.passed is not None and other.passed is not None:
+        saved &= other.passed
+    elif other.failed is None or gained < len(saved):
+        return merged
+    if not saved:
+        return merged
+    return structs.replace(
+        one,
+        ok=saved == one.failed,
+        passed=None if one.passed is None else one.passed | saved,
+        failed=one.failed - saved,
+        count_passed=(one.count_passed or 0) + len(saved),
+        count_failed=one.count_failed - len(saved),
+    )
+
+
 def to_run(result: GateResult) -> SuiteRun:
     tests = result.tests
     return SuiteRun(
@@ -150,6 +174,7 @@ def to_run(result: GateResult) -> SuiteRun:
         skipped=tests.skipped if tests else frozenset(),
         count_skipped=tests.counts.skipped if tests else 0,
         tally=result.tally,
+        uncompiled=result.uncompiled,
     )
 
 

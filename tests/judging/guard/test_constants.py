@@ -130,3 +130,82 @@ def test_other_languages_compare_constants_too(path: str) -> None:
     bodies = zip(names, [*constant, *honest], strict=True)
     text = "".join(form.format(name, body) for name, body in bodies)
     assert empty(text, path) == set(names[: len(constant)])
+
+
+# Forms that check something in a way that can't be read, and by them others that check nothing.
+UNREAD: dict[str, tuple[str, list[str], list[str]]] = {
+    "tests/test_vouchers.py": (
+        HEAD + "def use(value): return value\ndef {0}(client):\n    {1}\n",
+        [
+            "price(1)",
+            "price([1], rate=2)",
+            "found = price()",
+            "print(price())",
+            "logging.info(price())",
+            "use(price())",
+            "try: expect(price()).to(equal(2))\n    except Exception: pass",
+        ],
+        [
+            "expect(price()).to(equal(2))",
+            "client.get('/').raise_for_status()",
+            "same_as(price(), 2)",
+            "if price() != 2: raise ValueError",
+            "vouchers.check_all()",
+        ],
+    ),
+    "a.test.js": (
+        'const a = require("assert");\nconst use = (value) => value;\ntest("{0}", async (t) => {{ {1} }});\n',
+        ["", "price(1);", "const found = price();", "console.log(price());", "use(price());", "t.diagnostic(price());"],
+        [
+            "a.strictEqual(price(), 2);",
+            "eq(price(), 2);",
+            "t.assert.strictEqual(price(), 2);",
+            'screen.getByText("Buy");',
+            'const found = await screen.findAllByRole("row");',
+            "same(price(1), 2);",
+            'if (price() !== 2) throw new Error("no");',
+        ],
+    ),
+    "a_test.go": (
+        "func use(value int) {{}}\n\nfunc {0}(t *testing.T) {{ {1} }}\n",
+        [
+            "",
+            "Price(1)",
+            "_ = Price(1)",
+            "t.Log(Price(1))",
+            "use(Price(1))",
+            't.Run("a", func(t *T) { Price(1) })',
+        ],
+        [
+            "g.Expect(Price()).To(Equal(2))",
+            "same(t, Price(), 2)",
+            'if Price() != 2 { panic("no") }',
+        ],
+    ),
+    "tests/a.rs": (
+        "fn take(value: u8) {{}}\n\n#[test]\nfn {0}() {{ {1} }}\n",
+        ["", "price(1);", "let _ = price(1);", 'println!("{}", price(1));', "take(price(1));"],
+        [
+            "price(1)?; Ok(())",
+            "price(1).unwrap();",
+            'price(1).expect("a price");',
+            "same(price(1), 2);",
+            'if price(1) != 2 { panic!("no") }',
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("path", UNREAD)
+def test_only_a_test_that_certainly_checks_nothing_is_empty(path: str) -> None:
+    form, nothing, doubtful = UNREAD[path]
+    for body in nothing:
+        assert empty(form.format("TestIt" if path.endswith("go") else "test_it", body), path), body
+    for body in doubtful:
+        assert not empty(form.format("TestIt" if path.endswith("go") else "test_it", body), path), body
+
+
+def test_an_example_of_go_with_an_output_checks_it() -> None:
+    text = "func {0}() {{\n\tfmt.Println(Price())\n\t{1}\n}}\n"
+    assert empty(text.format("ExamplePrice", ""), "a_test.go") == {"ExamplePrice"}
+    assert empty(text.format("ExamplePrice", "// Output: 2"), "a_test.go") == set()

@@ -92,7 +92,14 @@ def test_two_programs_in_one_output_are_both_read() -> None:
     [
         "FAIL Required test coverage of 90% not reached. Total coverage: 12.00%",
         'Jest: "global" coverage threshold for statements (90%) not met: 12%',
+        'Jest: Uncovered count for statements (8) exceeds "global" threshold (2)',
         "ERROR: Coverage for lines (12%) does not meet global threshold (90%)",
+        "ERROR: Coverage failure: total of 12 is less than fail-under=90",
+        "Coverage failure: total of 12 is less than fail-under=90",
+        "\u2139 Error: 12.00% line coverage does not meet threshold of 90%.",
+        "Total coverage threshold (90%) satisfied:\tFAIL",
+        "Error: Coverage is below the failure threshold 12.00% < 90.00%",
+        "Line coverage (12.00%) is below the expected minimum coverage (90.00%).",
     ],
 )
 def test_too_little_coverage_has_an_id_of_its_own(line: str) -> None:

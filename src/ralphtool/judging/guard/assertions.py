@@ -37,14 +37,14 @@ def _is_fixed(claim: Claim) -> bool:
     if not is_comparing or not arguments or not (claim.chained or len(arguments) > 1):
         return len(arguments) > 0 and claim.words[-1].rstrip("!?").lower() in _BOOLEAN and _is_computed(arguments[0])
     # `expect(true).toBe(false)` says that this place must not be reached.
-    return not {"true", "false"} & set(arguments) and all(map(_is_constant, arguments))
+    return not {"true", "false"} & set(arguments) and all(map(is_constant, arguments))
 
 
 def _is_computed(text: str) -> bool:
-    return not _is_literal(text) and _is_constant(text)
+    return not _is_literal(text) and is_constant(text)
 
 
-def _is_constant(text: str) -> bool:
+def is_constant(text: str) -> bool:
     """Whether there are only literals and operators in it."""
     rest = _STRING.sub("0", text)
     return not any(one in rest for one in "\"'`") and not set(_NAME.findall(rest)) - _CONSTANT_NAMES
@@ -172,7 +172,7 @@ _EQUAL = re.compile(r"!\s*(?:reflect\.DeepEqual|cmp\.Equal|\w+\.Equal)\((.*?), (
 def parse_failing_branch(condition: str) -> Assertion:
     """Go: `if got != want { t.Errorf(…) }` asserts that they are equal; the message does not matter."""
     parsed = _parse_failing_branch(condition)
-    return replace(parsed, fixed=True) if condition != "true" and _is_constant(condition) else parsed
+    return replace(parsed, fixed=True) if condition != "true" and is_constant(condition) else parsed
 
 
 def _parse_failing_branch(condition: str) -> Assertion:

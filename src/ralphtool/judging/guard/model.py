@@ -119,6 +119,8 @@ class Body(Struct):
 
     checks: list[Assertion] = []
     calls: list[CallSite] = []
+    doubts: list[str] = []
+    """What may fail the test in a way that is not known: the names of calls, or a word such as `throw`."""
     skips: dict[str, str] = {}
     empty: bool = False
     loops: bool = False
@@ -195,6 +197,24 @@ def add_skip(skips: dict[str, str], key: str, shown: str) -> None:
     while f"{key} {number}" in skips and number < 20:
         number += 1
     skips[f"{key} {number}"] = shown
+
+
+_QUIET = (
+    r"(?:.*\.)?(?:[Pp]rint\w*|e?println!?|dbg!|[Ll]og\w*|debug|info|warn\w*|error|puts|pp?|echo|diagnostic|append|push|sleep"
+    r"|Run|Parallel|Helper|Cleanup|[Ff]or_?[Ee]ach|each|map|describe|context|suite|it|test|subTest|set\w*)"
+    r"|(?:console|jest|vi|mock|sinon|logging|logger|warnings|monkeypatch|mocker)\..*"
+)
+_CHECKING = (
+    r"(?i)(?:.*[._])?(?:assert|check|expect|verify|ensure|must|should|validate|raise|throw|require|fail|to_|not_to|have|toHave"
+    r"|toBe|panic|die|abort)\w*"
+)
+
+
+def may_check(name: str, *, has_subject: bool) -> bool:
+    """Whether a call whose result is not used may be there to fail: it gets something to check, or its name says so."""
+    if re.fullmatch(_QUIET, name):
+        return False
+    return has_subject or re.fullmatch(_CHECKING, name) is not None
 
 
 def build_unknown_body() -> Body:

@@ -10,7 +10,17 @@ from functools import cached_property, partial
 
 from msgspec.structs import replace
 
-from ralphtool.judging.guard.model import MANY, Assertion, Body, CallSite, ParsedTestFile, Test, add_skip, shorten
+from ralphtool.judging.guard.model import (
+    MANY,
+    Assertion,
+    Body,
+    CallSite,
+    ParsedTestFile,
+    Test,
+    add_skip,
+    may_check,
+    shorten,
+)
 from ralphtool.judging.guard.python_assertions import (
     convert_call,
     count_elements,
@@ -311,7 +321,22 @@ class _BodyReader:
             for key, shown in _find_skip_calls(node, self.name).items() if weight else ():
                 add_skip(self.body.skips, key, shown)
             value = node.value if isinstance(node, ast.Expr) else None
-            self._expression(node, weight, value.value if isinstance(value, ast.Await) else value)
+            alone = value.value if isinstance(value, ast.Await) else value
+            self._expression(node, weight, alone)
+            if weight:
+                self._doubt(node, alone)
+
+    def _doubt(self, node: ast.stmt, alone: ast.expr | None) -> None:
+        """Notes what may fail the test: a raised exception, or a call that may be there to check something."""
+        if isinstance(node, ast.Raise):
+            self.body.doubts.append("raise")
+        elif isinstance(alone, ast.Call) and not _SKIP_CALL.match(get_dotted_name(alone.func)):
+            given = [part for one in ast.walk(alone) if isinstance(one, ast.Call) for part in _list_given(one)]
+            has_subject = not all(isinstance(one, ast.Lambda) or self.scope.is_constant(one) for one in given)
+            name = get_dotted_name(alone.func).removeprefix("self.")
+            is_known = parse_assertion_call(alone, get_last_name(alone.func), 1) is not None
+            if not is_known and may_check(name, has_subject=has_subject):
+                self.body.doubts.append(name)
 
     def _expression(self, node: ast.AST, weight: int, statement: ast.expr | None = None) -> None:
         for one in ast.walk(node):
@@ -336,6 +361,10 @@ class _BodyReader:
 
     def _add(self, checks: Sequence[Assertion], *, fixed: bool) -> None:
         self.body.checks += [replace(one, fixed=True) for one in checks] if fixed else checks
+
+
+def _list_given(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(one.value for one in call.keywords)]
 
 
 def _is_swallowing(node: ast.ExceptHandler) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.judging.guard.assertions import Claim, find_subjects, parse_claim
+from ralphtool.judging.guard.assertions import Claim, find_subjects, is_constant, parse_claim
 from ralphtool.judging.guard.model import (
     EXACT,
     Assertion,
@@ -20,6 +20,7 @@ from ralphtool.judging.guard.model import (
     Test,
     add_skip,
     build_unknown_body,
+    may_check,
     shorten,
 )
 from ralphtool.judging.guard.source_tree import Link, SourceTree, Splitter, unroll_chain
@@ -42,6 +43,7 @@ class Head(Struct):
     focused: bool = False
     checks: list[Assertion] = []
     """The assertions in its annotations."""
+    doubts: list[str] = []
 
     @property
     def span(self) -> tuple[int, int]:
@@ -64,6 +66,8 @@ class TreeLanguage(Struct, frozen=True):
     file_skips: re.Pattern[str] | None = None
     loops: frozenset[str] = frozenset()
     """The words of calls that repeat their body."""
+    failing: re.Pattern[str] = re.compile(r"\b(?:throw|raise|fail)\b")
+    """What may fail a test without an assertion."""
 
 
 def read_tree(text: str, path: str, language: TreeLanguage) -> ParsedTestFile | None:
@@ -136,6 +140,7 @@ def _read_body(tree: SourceTree, language: TreeLanguage, head: Head, shown: str)
         reader.read(head.body)
         reader.start(head.body)
     reader.body.checks += head.checks
+    reader.body.doubts += head.doubts
     return reader.body
 
 
@@ -161,6 +166,7 @@ class _BodyReader:
     def read(self, body: Node) -> None:
         text = self.tree.code[body.start_byte : body.end_byte].decode("utf-8", "replace")
         self.body.loops = _LOOP.search(text) is not None
+        self.body.doubts += [found[0].strip() for found in self.language.failing.finditer(text)]
         for node in self.tree.list_calls(body):
             if links := unroll_chain(self.tree, node, self.language.split):
                 self._take(links)
@@ -175,6 +181,7 @@ class _BodyReader:
         self.body.checks += [check for check in checks if check]
         if not found and links[-1].arguments is not None:
             self._add_call(links)
+            self._doubt(links, dotted)
 
     def _parse(self, links: Sequence[Link], index: int) -> Assertion | None:
         if self.language.parse_call:
@@ -189,7 +196,14 @@ class _BodyReader:
             said = partial(_convert_call, self.tree, last)
             self.body.calls.append(CallSite(last.name, said, 1, asserts))
 
+    def _doubt(self, links: Sequence[Link], dotted: str) -> None:
+        given = [one for link in links for one in link.arguments or ()]
+        has_subject = not all(one.type in _FUNCTIONS or is_constant(self.tree.get_text(one)) for one in given)
+        if _is_statement(links[-1].node) and may_check(dotted, has_subject=has_subject):
+            self.body.doubts.append(dotted)
 
+
+_FUNCTIONS = {"arrow_function", "function_expression", "func_literal", "closure_expression", "lambda_literal", "lambda"}
 _RETURN = re.compile(r"return\b")
 _OURS = {"this", "self", "static", "Self", "super"}
 _ASSERTING = re.compile(r"_?(?:assert|check|verify|expect|should|must)(?:_|[A-Z]|$)")

@@ -27,7 +27,7 @@ def find_failed_tests(output: bytes, root: str = "", written: Sequence[bytes] = 
     None if the ids are unknown, or if no test is to blame. Paths below `root`, the folder that the command ran in,
     become relative to it. `written` has the reports that the programs were asked to write.
     """
-    from ralphtool.judging.testresults import reading
+    from ralphtool.judging.testresults import reading, unloaded
 
     lines = reading.split_lines(output, root)
     reports = _read_reports(lines, root, written, cut=len(output) >= LIMIT)
@@ -35,7 +35,7 @@ def find_failed_tests(output: bytes, root: str = "", written: Sequence[bytes] = 
         return None
     failed = frozenset[str]().union(*(report.failed for report in reports))
     if reading.is_coverage_too_low(lines):
-        failed |= {"coverage threshold"}
+        failed |= {unloaded.COVERAGE}
     return failed or None
 
 
@@ -57,6 +57,13 @@ def _read_reports(lines: list[str], root: str, written: Sequence[bytes], *, cut:
 
     found = [written_reports.read_written(reading.make_paths_relative(data, root)) for data in written]
     return written_reports.merge(printed, [one for one in found if one])
+
+
+def find_uncompiled(output: bytes, root: str = "") -> frozenset[str]:
+    """Returns the files that a compiler or an interpreter refused because something that they use does not exist."""
+    from ralphtool.judging.testresults import reading, uncompiled
+
+    return uncompiled.find_uncompiled(reading.split_lines(output, root))
 
 
 def find_failed_in_junit(data: bytes, root: str = "") -> frozenset[str] | None:

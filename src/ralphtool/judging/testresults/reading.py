@@ -15,7 +15,12 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _PNPM_SCOPE = re.compile(r"Scope: (?:\d+ of \d+|all \d+) workspace projects$")
 _PNPM_START = re.compile(r"([\w@./-]+ [\w:.-]+)\$ ")
 _GAPS = re.compile(r"\n{3,}")
-_COVERAGE = re.compile(r"FAIL Required test coverage|ERROR: Coverage (?:failure|for)|Jest: .*coverage threshold")
+_COVERAGE = re.compile(
+    r"FAIL Required test coverage|(?:ERROR: )?Coverage failure: |ERROR: Coverage for"  # pytest-cov, coverage, nyc, c8
+    r"|Jest: (?:.*coverage threshold|Uncovered count for)|.*coverage does not meet threshold of "  # Jest, Node
+    r"|.*coverage threshold \(.*\) satisfied:\s+FAIL"  # go-test-coverage
+    r"|.*Coverage is below the failure threshold|.*coverage \(.*\) is below the expected "  # tarpaulin, SimpleCov
+)
 
 # For each program: the text that its summary always contains; its reader, which returns None if the program did not
 # run; and whether the summary counts every failure. If it covers only one package or binary, an output that was cut

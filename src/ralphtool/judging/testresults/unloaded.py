@@ -1,8 +1,10 @@
-"""Files that a test program could not load: each reader reports them as a failed test, which does not exist."""
+"""Failed tests that do not exist: readers report a file that could not be loaded as one, and a coverage too low."""
 
 from __future__ import annotations
 
 import re
+
+COVERAGE = "coverage threshold"
 
 # Compiled on first use, long after most runs start.
 _FORMS = (

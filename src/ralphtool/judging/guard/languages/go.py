@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _HEADS = FunctionHeads(named=re.compile(r"(?:Test|Fuzz|Example)(?![a-z])(?!Main\Z)"))
 _COMPARED = re.compile(r":= (?:cmp|deep|pretty)\.(?:Diff|Equal|Compare)\((.*)\)\Z")
+_OUTPUT = re.compile(rb"(?i)//\s*(?:unordered )?output:")
 _FAILING = {"Error", "Errorf", "Fatal", "Fatalf", "Fail", "FailNow"}
 
 
@@ -32,7 +33,10 @@ def _split_link(tree: SourceTree, node: Node) -> Link | None:
 
 
 def _find_head(tree: SourceTree, node: Node) -> Head | None:
-    return _HEADS.build(tree, node, "", node.start_byte)
+    head = _HEADS.build(tree, node, "", node.start_byte)
+    if head and head.kind == "test" and head.name.startswith("Example"):
+        head.doubts = ["output"] if _OUTPUT.search(tree.data, node.start_byte, node.end_byte) else []
+    return head
 
 
 def _parse_call(tree: SourceTree, links: Sequence[Link], index: int) -> Assertion | None:
@@ -69,5 +73,6 @@ LANGUAGE = TreeLanguage(
     ),
     skipping=re.compile(r"\A(?:t|tb|f|b|s\.T)\.Skip"),
     parse_call=_parse_call,
+    failing=re.compile(r"\bpanic\(|\bMust\w*\("),
     file_skips=re.compile(r"^//\s?(?:go:build|\+build)\s[^\n]+", re.MULTILINE),
 )

@@ -74,4 +74,5 @@ LANGUAGE = TreeLanguage(
         r"|like|equal|ok|same|notThrows\w*|regex|snapshot)\b)|(?<=\.)(?:should|expect)(?=\Z|\.)"
     ),
     skipping=re.compile(r"\A(?:this|ctx|context|t|test|testInfo)\.(?:skip|fixme|fail)\Z|\Apending\Z"),
+    failing=re.compile(r"\bthrow\b|\b(?:get|find)(?:All)?By[A-Z]\w*\("),  # Testing Library: they throw
 )

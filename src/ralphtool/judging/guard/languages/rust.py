@@ -88,4 +88,5 @@ LANGUAGE = TreeLanguage(
     asserting=re.compile(r"\A(?:\w+_)?assert\w*!\Z"),
     skipping=re.compile(r"\A(?!)"),
     file_skips=re.compile(r"#!\[cfg\([^\n]*"),
+    failing=re.compile(r"\?(?=\s*[;.,)}])|\.(?:unwrap|expect)\w*\(|\b(?:panic|unreachable|todo|unimplemented)!"),
 )
