@@ -56,6 +56,7 @@ from project import REPOSITORY, TESTS, Ralph  # noqa: E402
 
 # Tests with many cases: the quick run takes one case in so many, `scripts/test --all` takes all.
 SLOW = {name: int(share) for name, share in map(str.split, (TESTS / "slow.txt").read_text().splitlines()[1:])}
+WAITING = ("executors/temporal/", "workers/")
 WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv; most tests don't need them
 
 
@@ -77,7 +78,11 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the cases that the quick run leaves out: all of them if the share is 0."""
+    """Marks the cases that the quick run leaves out: all of them if the share is 0.
+
+    Tests that wait for other machines come first: as the last ones, they would keep one worker busy alone.
+    """
+    items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(WAITING))
     seen: Counter[str] = Counter()
     for item in items:
         name = item.nodeid.removeprefix("tests/").partition("[")[0]

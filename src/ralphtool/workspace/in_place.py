@@ -246,9 +246,11 @@ class InPlace(Tree):
         return [*super().take_notices(), *self.late_edits.take_notices()]
 
     def _switch_to(self, tree: str) -> None:
-        if self._files != tree:
-            self._keep_changes()
+        if self._files == tree:
+            return
+        self._keep_changes()
         super()._switch_to(tree)
+        self._swap = None  # it knows the files of the last proof, and they have just been replaced
 
     def _discard(self, changed: Sequence[str], unknown: Sequence[str]) -> None:
         self.late_edits.keep([*changed, *unknown], self.tip)
