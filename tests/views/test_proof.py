@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import time
 import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import PATIENCE
 from project import Ralph
 from record.run_records import Terminal
 from textual.pilot import Pilot
 from views import proof_records as made
 from views.run_events import clock, drawn, gate, told
+from views.test_screen import drive, seen
 
 from ralphtool.judging import proof_words
 from ralphtool.judging.receipt import Receipt
 from ralphtool.record import events, runs
 from ralphtool.views import receipts
 from ralphtool.views.report import from_record
-from ralphtool.views.screen import RalphApp
 from ralphtool.views.terminal.picture import RunDisplay
 
 
@@ -420,38 +416,20 @@ def test_facts_of_a_run_that_goes_on_know_what_is_done(other: Ralph) -> None:
 # --- the full screen --------------------------------------------------------------------------------
 
 
-async def seen(pilot: Pilot[None], *wanted: str) -> None:
-    """Waits until all these texts are on the screen."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        shown = "\n".join(strip.text.rstrip() for strip in pilot.app.screen._compositor.render_strips())
-        if all(one in shown for one in wanted):
-            return
-        assert time.monotonic() < end, f"{wanted} was not seen in\n{shown}"
-        await pilot.pause(0.03)
+def test_the_full_screen_tells_it_on_each_page(project: Ralph, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def look(pilot: Pilot[None]) -> None:
+        await seen(pilot, "! add-login", "done, not all proven", "1 not proven")
+        await pilot.press("enter")
+        await seen(pilot, "✓ 1. Set up", "! 3. Sign out")
+        await pilot.press("down", "down", "down")
+        await seen(pilot, "done, not proven: `pytest -q`", "lost      1 test as it was")
+        await pilot.press("o")
+        await seen(pilot, "5 of 5 stories are done: 1 proven", "! 3. Sign out  done, not proven", "ralphtool accept 3")
+        await pilot.press("l")
+        await seen(pilot, "1 proven, 1 held, 1 not proven, 1 accepted, 1", "e shows the result")
 
-
-def test_the_full_screen_tells_it_on_each_page(project: Ralph) -> None:
-    async def look() -> None:
-        app = RalphApp(str(project.root))
-        async with app.run_test(size=(80, 24)) as pilot:
-            await seen(pilot, "! add-login", "done, not all proven", "1 not proven")
-            await pilot.press("enter")
-            await seen(pilot, "✓ 1. Set up", "! 3. Sign out")
-            await pilot.press("down", "down", "down")
-            await seen(pilot, "done, not proven: `pytest -q`", "lost      1 test as it was")
-            await pilot.press("o")
-            await seen(
-                pilot, "5 of 5 stories are done: 1 proven", "! 3. Sign out  done, not proven", "ralphtool accept 3"
-            )
-            await pilot.press("l")
-            await seen(pilot, "1 proven, 1 held, 1 not proven, 1 accepted, 1", "e shows the result")
-
-    os.environ["NO_COLOR"] = "1"
-    try:
-        asyncio.run(look())
-    finally:
-        del os.environ["NO_COLOR"]
+    monkeypatch.setenv("NO_COLOR", "1")
+    drive(project.root, look)
 
 
 # --- gates that ran for a proof ---------------------------------------------------------------------
