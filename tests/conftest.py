@@ -8,7 +8,7 @@ import signal
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -54,8 +54,18 @@ pytest.register_assert_rewrite(
 import properties  # noqa: E402, F401  (its settings hold for every property)
 from project import REPOSITORY, TESTS, Ralph  # noqa: E402
 
-# Tests with many cases: the quick run takes one case in so many, `scripts/test --all` takes all.
-SLOW = {name: int(share) for name, share in map(str.split, (TESTS / "slow.txt").read_text().splitlines()[1:])}
+
+class Share(NamedTuple):
+    """Which cases of a long test are taken."""
+
+    quick: int  # the quick run takes one case in so many; 0: none
+    parts: int = 1  # `scripts/test --all` takes those, and one of so many parts of the rest
+
+
+LINES = (line for line in (TESTS / "slow.txt").read_text().splitlines() if not line.startswith("#"))
+SLOW = {name: Share(*map(int, numbers)) for name, *numbers in map(str.split, LINES)}
+# Which part `scripts/test --all` takes: it depends on the commit, so that in time all cases are tried.
+TURN = int(os.environ.get("RALPH_TURN", "0")) if os.environ.get("RALPH_TESTS") == "all" else None
 WAITING = ("executors/temporal/", "workers/")
 WEIGHTS = REPOSITORY / ".tools/weights"  # of the sentence model, beside .venv; most tests don't need them
 
@@ -77,19 +87,30 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the cases that the quick run leaves out: all of them if the share is 0.
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks the cases that the quick run leaves out, and leaves out those of another turn.
 
     Tests that wait for other machines come first: as the last ones, they would keep one worker busy alone.
     """
     items.sort(key=lambda item: not item.nodeid.removeprefix("tests/").startswith(WAITING))
     seen: Counter[str] = Counter()
-    for item in items:
-        name = item.nodeid.removeprefix("tests/").partition("[")[0]
-        if name in SLOW:
-            if SLOW[name] == 0 or seen[name] % SLOW[name]:
-                item.add_marker("slow")
-            seen[name] += 1
+    later = {item for item in items if mark_slow(item, seen)}
+    if later:
+        config.hook.pytest_deselected(items=list(later))
+        items[:] = [item for item in items if item not in later]
+
+
+def mark_slow(item: pytest.Item, seen: Counter[str]) -> bool:
+    """Whether it is the turn of another part of the cases of this test."""
+    name = item.nodeid.removeprefix("tests/").partition("[")[0]
+    if name not in SLOW:
+        return False
+    share, number = SLOW[name], seen[name]
+    seen[name] += 1
+    if share.quick and number % share.quick == 0:
+        return False
+    item.add_marker("slow")
+    return TURN is not None and (number + TURN) % share.parts != 0
 
 
 def pytest_collection_finish() -> None:

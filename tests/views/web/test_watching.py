@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 from collections.abc import Callable
@@ -13,12 +12,13 @@ from typing import Any
 import pytest
 from lab import DONE, Lab, wait_until
 from playwright.sync_api import expect
+from properties import THOROUGH
 from views.night import HOSTILE, RUN, Night, a_night
 from views.web.pages import AXE, Server, Tab
 
 Serve = Callable[..., Server]
 Look = Callable[..., Tab]
-MANY = 1_000_000 if os.environ.get("RALPH_TESTS") == "all" else 50_000  # creating a million takes a while
+MANY = 1_000_000 if THOROUGH else 50_000  # creating a million takes a while
 WAIT = {"run": "while [ ! -e ../go ]; do sleep 0.05; done"}  # until the test says so
 
 
