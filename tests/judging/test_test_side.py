@@ -181,10 +181,10 @@ def test_no_text_of_a_source_is_slow() -> None:
         "a" * 40_000,
         "'\n" * 18_000,
     ):
-        start = time.monotonic()
+        start = time.process_time()
         for suffix in ("py", "js", "rs", "php"):
             may_name(read_source(f"a.{suffix}", text), ["cases", "a.json"])
-        assert time.monotonic() - start < 2
+        assert time.process_time() - start < 2  # 0.1 s on an idle machine
 
 
 def test_a_file_is_put_where_it_belongs() -> None:

@@ -197,8 +197,8 @@ def test_no_text_is_slow() -> None:
         files = {"pyproject.toml": text, "tests/test_a.py": text, "conftest.py": f"pytest_plugins={text}", "a.js": text}
         read, grep = serve(files)
         everywhere: Callable[[str], list[str]] = partial(lambda names, word: names, [*files])
-        start = time.monotonic()
+        start = time.process_time()
         find_plugins([change("helper.py"), change("a.js", text)], ["pytest"], [], read, grep)
         find_hiding([change("tests.py", None)], [*files], read, everywhere, is_green=True)
         find_checking_modules([change("a.js", text), change("b.py", text)], read, everywhere)
-        assert time.monotonic() - start < 5
+        assert time.process_time() - start < 5

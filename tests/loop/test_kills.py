@@ -30,7 +30,7 @@ from properties import THOROUGH
 from ralphtool.history import History
 
 STORM = bool(os.environ.get("RALPH_STORM"))
-STORIES = 10
+STORIES = 10 if THOROUGH or STORM else 5
 FAIL_ONCE = ("3", "6", "9")
 WAITS_FOR = {5: [2], 8: [5, 7]}
 GATES = ["test ! -e broken"]
@@ -74,7 +74,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 # --- the change, and the user's untidy tree ---------------------------------------------------------
 
 
-def ten_stories() -> str:
+def numbered_stories() -> str:
     parts = []
     for number in range(1, STORIES + 1):
         after = f" (depends on {', '.join(map(str, WAITS_FOR[number]))})" if number in WAITS_FOR else ""
@@ -82,7 +82,7 @@ def ten_stories() -> str:
     return "\n".join(parts)
 
 
-def ten_stories_as_prd() -> str:
+def stories_as_prd() -> str:
     stories = [
         {
             "id": str(number),
@@ -98,10 +98,10 @@ def ten_stories_as_prd() -> str:
 
 
 def prepare(lab: Lab, kind: str) -> None:
-    lab.repository(tasks=ten_stories(), checks=GATES)
+    lab.repository(tasks=numbered_stories(), checks=GATES)
     if kind == "prd":
         shutil.rmtree(lab.root / "openspec")
-        lab.write("prd.json", ten_stories_as_prd())
+        lab.write("prd.json", stories_as_prd())
         lab.git("add", "--all", "--", ":!.ralph")
         lab.git("commit", "--quiet", "--message=a prd")
     lab.play(*({"story": story, "attempt": 1, "steps": FAIL} for story in FAIL_ONCE), default=WORK)

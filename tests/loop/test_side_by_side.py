@@ -9,6 +9,7 @@ import random
 import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -544,9 +545,10 @@ sys.exit(how == "pairs" and ("2" in parts) != ("3" in parts))
 def make_meeting(lab: Lab, tasks: str, wanted: int, how: str = "any", **config: Any) -> Lab:
     make(lab, tasks, **config)
     lab.write("gate.py", MEETING)
-    lab.git("commit", "--quiet", "--all", "--message=another gate")
+    lab.git("add", "gate.py")
+    lab.git("commit", "--quiet", "--message=another gate")
     was = lab.read(".ralph/config.toml")
-    lab.write(".ralph/config.toml", was.replace(GATE, f"{GATE} {meet(lab)} {wanted} {how}"))
+    lab.write(".ralph/config.toml", was.replace(GATE, f"{sys.executable} gate.py {meet(lab)} {wanted} {how}"))
     return lab
 
 

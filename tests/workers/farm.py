@@ -36,7 +36,7 @@ class Farm:
 
     def make(self, tasks: str = FOUR, heartbeat: str = "15m", **config: Any) -> Farm:
         """With a long heartbeat no worker is replaced because the machine is busy; some tests need a short one."""
-        self.lab.write("gate.py", CODE)
+        self.lab.write("gate.sh", CODE)
         self.lab.repository(tasks, tests=[GATE], **{"executor": "temporal", "side_by_side": 2, **config})
         told = {"address": self.server.address, "queue": self.queue, "remote": str(self.remote), "heartbeat": heartbeat}
         lines = ["[executor]", *(f"{name} = {json.dumps(value)}" for name, value in told.items())]

@@ -69,7 +69,7 @@ def build_assignment(base: str) -> Assignment:
 @pytest.fixture
 def lab(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Lab:
     made = Lab(tmp_path_factory.mktemp("bench"))
-    made.write("gate.py", CODE)
+    made.write("gate.sh", CODE)
     made.repository(ONE, workspace="box", tests=[GATE])
     made.play(default=[])
     for name in ("HOME", "TMPDIR"):
