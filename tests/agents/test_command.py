@@ -40,6 +40,7 @@ def read(output: bytes, errors: bytes = b"") -> Reader:
         (b"", b"", 1, "exit status 1"),
         (b"", b"bye", -9, "ended by signal 9: bye"),
         (b"done", b"a warning", 0, "exit status 0"),
+        (b"<promise>COMPLETE:abc</promise>\n", b"", 1, "exit status 1"),
     ],
 )
 def test_its_end_says_why(output: bytes, errors: bytes, exit_code: int, reason: str) -> None:
@@ -61,6 +62,7 @@ def test_only_the_end_of_a_flood_is_kept() -> None:
         (b"FAILED test_client: connection refused", b"", []),  # perhaps of the user's own server
         (LIMIT.encode(), b"some other error", []),
         (f"{LIMIT}\nno, it was another error".encode(), b"", []),
+        (b"<promise>BLOCKED:abc: " + b"so " * 80 + b"the API key is missing</promise>\n", b"", []),
         (b"", b"", []),
     ],
 )
@@ -88,6 +90,12 @@ def test_words_about_a_limit_mean_nothing_if_it_succeeds(tmp_path: Path) -> None
     """They are its work, then: here a story about limits, whose promise is missing."""
     run_agent(lab := Lab(tmp_path), f"echo '{LIMIT}' >&2; echo '{LIMIT}'")
     assert lab.endings() == [("add-login-1-1", "failed")]
+
+
+def test_a_blocker_is_reported_though_its_words_look_like_a_missing_login(tmp_path: Path) -> None:
+    run_agent(lab := Lab(tmp_path), 'echo "<promise>BLOCKED:$RALPH_TOKEN: the API key is missing</promise>"; exit 1')
+    assert lab.endings() == [("add-login-1-1", "blocked")]
+    assert "the API key is missing" in lab.question().read_text()
 
 
 def test_a_failure_is_named_with_its_reason(tmp_path: Path) -> None:

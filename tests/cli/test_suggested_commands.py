@@ -61,6 +61,16 @@ def test_the_commands_of_other_messages(two: Lab) -> None:
         assert all(" --change " in one for one in about), text
 
 
+def test_without_git_no_command_is_suggested_that_needs_it(lab: Lab) -> None:
+    lab.write("plans/colours.md", "# Plan\n\n## 1. First\n\n- [ ] 1.1 Make a\n")
+    lab.configure(accept="held")
+    lab.play(default=DONE)
+    commands = (["run"], ["explain", "1"], ["report"], ["report", "--output", "-", "--format", "html"])
+    told = [lab.run(*command).stdout for command in commands]
+    assert all("ralphtool accept" in text for text in told)
+    assert not [text for text in told if "ralphtool reject" in text or "ralphtool diff" in text]
+
+
 def test_a_change_that_is_alone_is_not_named(lab: Lab) -> None:
     root = str(lab.root)
     others = [lab.write(f"plans/{name}.md", PLAN) for name in ("colours", "sounds")]

@@ -142,6 +142,25 @@ def test_it_may_lie_beside_a_prd(ralph: Ralph) -> None:
     assert (ralph.root / "scripts/ralph/.ralph/progress.json").exists()
 
 
+@pytest.mark.parametrize("folder", ["scripts/ralph", "tasks"])
+def test_from_the_projects_root_the_one_beside_a_prd_is_found(ralph: Ralph, folder: str) -> None:
+    ralph.write(f"{folder}/prd.json", '{"userStories": []}')
+    ralph.write(f"{folder}/progress.txt", LOG)
+    assert ralph.run("migrate").exit_code == 0
+    assert texts(ralph) == [f"{folder}/progress.txt.backup"]
+    assert whole(ralph) == LOG
+
+
+def test_beside_a_prd_in_a_linked_folder_it_is_left_alone(ralph: Ralph, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "prd.json").write_text('{"userStories": []}')
+    (elsewhere / "progress.txt").write_text(LOG)
+    (ralph.root / "tasks").symlink_to(elsewhere)
+    assert ralph.run("migrate", "--json").json == {"migrated": False, "found": None}
+    assert (elsewhere / "progress.txt").exists()
+
+
 @pytest.mark.parametrize("text", ["", " \n\t\n", "\ufeff", "\r\n"])
 def test_a_blank_one_is_put_away_and_teaches_nothing(ralph: Ralph, text: str) -> None:
     ralph.write("progress.txt", text)

@@ -86,7 +86,9 @@ class TailReader:
         return End(exit_code == 0, message, f"{describe_exit(exit_code)}{why}")
 
     def _complaint(self) -> str:
-        return _find_last_line(self._errors) or _find_last_line(self._kept)
+        line = _find_last_line(self._errors) or _find_last_line(self._kept)
+        # The reason in a promise is about the story, as in "BLOCKED:…: the API key is missing".
+        return "" if line.endswith("</promise>") else line
 
 
 def _find_last_line(data: bytes) -> str:

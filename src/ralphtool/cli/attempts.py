@@ -93,10 +93,10 @@ def _find_record(root: str, entry: str) -> dict[str, Any]:
     for iteration in iterations.find_by_entry(root, entry):
         found = _read_record(layout.events(root, iteration.run), entry)
         if found["verdict"]:
-            change = runs.read_summary(root, iteration.run).change
-            newer, is_accused = _find_newer_receipt(root, change, entry)
-            told = {"proof": newer or found["proof"], "accused": is_accused, "change": change}
-            told["since"] = _list_decisions(root, change, entry)
+            run = runs.read_summary(root, iteration.run)
+            newer, is_accused = _find_newer_receipt(root, run.change, entry)
+            told = {"proof": newer or found["proof"], "accused": is_accused, "change": run.change, "branch": run.branch}
+            told["since"] = _list_decisions(root, run.change, entry)
             return {**found, **told, "directory": iteration.folder}
     nothing: dict[str, Any] = {"verdict": None, "decision": None, "gates": [], "accused": False, "directory": None}
     nothing |= {"since": [], "denied": []}
@@ -186,9 +186,7 @@ def _explain_lines(entry: Entry, record: dict[str, Any], later: Entry | None) ->
         lines += _build_section("Records", ["the run's records are gone; this is all that the history contains"])
     if later:
         lines += _build_section("Next attempt", [f"{later.id}: {later.status}"])
-    more = _list_choices(entry, receipt, record) + (
-        _list_more(entry, record["directory"]) if record["directory"] else []
-    )
+    more = _list_choices(entry, receipt, record) + (_list_more(entry, record) if record["directory"] else [])
     return lines + _build_section("More", more)
 
 
@@ -211,14 +209,14 @@ def _list_choices(entry: Entry, receipt: Receipt | None, record: dict[str, Any])
         return []
     about = f"{shlex.quote(str(record['verdict'].get('story')))} --change {shlex.quote(record['change'])}"
     reject = make_printable(f'ralphtool reject {about} --why "…"')
-    return [accept, f"to reject it: {glue(reject)}"]
+    return [accept, f"to reject it: {glue(reject)}"] if record["branch"] else [accept]
 
 
-def _list_more(entry: Entry, folder: str) -> list[str]:
+def _list_more(entry: Entry, record: dict[str, Any]) -> list[str]:
     return [
         f"agent log: ralphtool logs {entry.id}",
-        f"diff: ralphtool diff {entry.id}",
-        f"prompt and transcript: {glue(folder)}",
+        *([f"diff: ralphtool diff {entry.id}"] if record["branch"] else []),  # nothing is kept without git
+        f"prompt and transcript: {glue(record['directory'])}",
     ]
 
 

@@ -90,14 +90,14 @@ def ensure_folder(path: str) -> list[str]:
         _make_folder(path)
     except FileExistsError:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
-            raise UnsafePath(f"{path} must be a plain folder, but is a link or a file: move it away") from None
+            raise _build_no_folder_error(path) from None
         return []
     return [path]
 
 
 def _check_private(info: os.stat_result, path: str, kind: "Callable[[int], bool]") -> None:
     if not kind(info.st_mode):
-        raise _build_not_plain_error(path)
+        raise _build_no_folder_error(path) if kind is stat.S_ISDIR else _build_not_plain_error(path)
     if info.st_uid != os.geteuid():
         raise UnsafePath(f"{path} belongs to another user (uid {info.st_uid}): move it away, or set TMPDIR")
 
@@ -134,6 +134,10 @@ def open_in_project(path: str, flags: int = os.O_RDONLY) -> int:
         os.close(fd)
         raise _build_not_plain_error(path)
     return fd
+
+
+def _build_no_folder_error(path: str) -> UnsafePath:
+    return UnsafePath(f"{path} must be a plain folder, but is a link or a file: move it away")
 
 
 def _build_not_plain_error(path: str) -> UnsafePath:

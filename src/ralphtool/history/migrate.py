@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
-from ralphtool.core import files, layout, session
+from ralphtool.core import files, layout, project, session
 from ralphtool.history.journal import Batch
 from ralphtool.history.records import learning_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ralphtool.history.records import Learning, Pattern
     from ralphtool.history.state import HistoryState
     from ralphtool.history.store import Store
@@ -70,9 +72,19 @@ def _read_text(path: str) -> str | None:
 
 
 def _find_progress_txt(root: str) -> str | None:
-    places = (os.path.join(layout.folder(root), "progress.txt"), os.path.join(root, "progress.txt"))
+    folders = (layout.folder(root), root, *_list_prd_folders(root))
+    paths = (os.path.join(folder, "progress.txt") for folder in folders)
     # Not through a link: one in a cloned repository could point to a private file.
-    return next((path for path in places if os.path.isfile(path) and not os.path.islink(path)), None)
+    return next((path for path in paths if os.path.isfile(path) and not os.path.islink(path)), None)
+
+
+def _list_prd_folders(root: str) -> Iterator[str]:
+    """Some loops keep progress.txt beside their prd.json. Folders that are links are left out, too."""
+    real_root = os.path.realpath(root)
+    for place in project.PRD_FILES:
+        folder = os.path.dirname(os.path.join(real_root, place))
+        if os.path.isfile(os.path.join(root, place)) and os.path.realpath(folder) == folder:
+            yield os.path.dirname(os.path.join(root, place))
 
 
 def _is_open_for(state: HistoryState, text: str) -> bool:

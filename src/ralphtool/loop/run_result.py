@@ -145,7 +145,8 @@ def _list_advice(
     change: Change, stories: Sequence[Story], rows: Sequence[StoryAfter], *, is_done: bool
 ) -> Iterator[NextStep]:
     flag, depends_on = change.change_flag(), {story.id: story.depends_on for story in stories}
-    yield from advice.advise_on_stories(change.name, rows, flag, change.change_state.stories)
+    states, has_branch = change.change_state.stories, bool(change.workspace.branch)
+    yield from advice.advise_on_stories(change.name, rows, flag, states, has_branch=has_branch)
     yield from advice.advise_on_needed(rows, depends_on, flag)
     if not is_done and change.change_state.paused:
         yield NextStep(say="end the pause", run=f"ralphtool resume {change.name}")

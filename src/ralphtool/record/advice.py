@@ -19,12 +19,12 @@ _MOST = 5  # stories of a kind that get their own advice
 
 
 def advise_on_stories(
-    change: str, rows: Sequence[StoryAfter], named: str, states: Mapping[str, StoryState]
+    change: str, rows: Sequence[StoryAfter], named: str, states: Mapping[str, StoryState], *, has_branch: bool
 ) -> Iterator[NextStep]:
-    """`named` is the option that names the change, if it is needed."""
+    """`named` is the option that names the change, if it is needed. Without git there is no branch."""
     unproven = [row for row in rows if row.proof == "unproven"]
     for row in unproven[:_MOST]:
-        yield from _advise_on_unproven(row, named)
+        yield from _advise_on_unproven(row, named, can_revert=has_branch)
     if len(unproven) > _MOST:
         more = f"review {len(unproven) - _MOST} more stories that are done, not proven"
         yield NextStep(say=more, run=f"ralphtool report {change}")
@@ -32,12 +32,14 @@ def advise_on_stories(
         yield from _advise_on_story(row, named, states.get(row.id))
 
 
-def _advise_on_unproven(row: StoryAfter, named: str) -> Iterator[NextStep]:
+def _advise_on_unproven(row: StoryAfter, named: str, *, can_revert: bool) -> Iterator[NextStep]:
     id = row.id
     if row.entry:
         yield NextStep(say=f"see why story {id} is not proven", run=f"ralphtool explain {row.entry}")
     yield NextStep(say=f"accept story {id} as it is", run=f"ralphtool accept {id}{named}")
-    yield NextStep(say=f"or reject story {id}, which reverts its work", run=f'ralphtool reject {id} --why "…"{named}')
+    if can_revert:
+        reject = f'ralphtool reject {id} --why "…"{named}'
+        yield NextStep(say=f"or reject story {id}, which reverts its work", run=reject)
 
 
 def _is_accused(state: StoryState | None) -> bool:

@@ -87,7 +87,7 @@ def open(project: str, change: str, where: str | None = None) -> "Checklist":
         raise ChangeNotFound(f"there is no checklist {change} in {project}: name its file with --spec PATH")
     path = os.path.join(project, files[0])
     if not _is_checklist(change):
-        raise InvalidName(f"{path} can't be used as a checklist: boxes in a {change} are not tasks; name another file")
+        raise InvalidName(f"{path} can't be used as a checklist: the boxes of such files are not tasks; name another")
     if not os.path.isfile(path):
         raise ChangeNotFound(f"{path} is not a file: name the checklist with --spec PATH")
     return Checklist(path, change, f"{name}:{files[0]}")

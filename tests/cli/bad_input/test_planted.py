@@ -130,6 +130,7 @@ class TestPlanted:
         error = refused(project, *INIT)
         assert error["code"] == "UNSAFE_PATH"
         assert str(project.tmp / folder) in error["error"]
+        assert "regular file" not in error["error"]
 
     @pytest.mark.parametrize("folder", ["ralph", "ralph/sessions"])
     @pytest.mark.parametrize("kind", FOR_A_FOLDER)

@@ -99,7 +99,7 @@ def _list_new_steps(
     """What the run would advise if it ended now."""
     rows = [_build_row(one) for one in stories]
     flag = change_flag.build(run.change, run.root)
-    steps = list(advice.advise_on_stories(run.change, rows, flag, made.stories))
+    steps = list(advice.advise_on_stories(run.change, rows, flag, made.stories, has_branch=bool(run.branch)))
     if all(row.state == "done" or row.optional for row in rows) or not advice.can_continue(rows, {}):
         return [*steps, *_advise_on_branch(run)]
     if run.state == "died":

@@ -225,7 +225,7 @@ def _build_doubt(facts: Facts, story: ReportStory) -> Element:
         tag("h3", story.name),
         tag("p", story.proof_why) if story.proof_why else None,
         _build_receipt(story),
-        tag("p", "Look at it, then accept or reject it:") if commands else None,
+        tag("p", f"Look at it, then {'accept or reject it' if commands[1:] else 'accept it'}:") if commands else None,
         _build_command(wording.build_explain_command(last)) if last and last.counts else None,
         [_build_command(one) for one in commands],
         class_="card is-waiting",

@@ -37,11 +37,12 @@ def build_answer_command(story: ReportStory) -> str:
 
 def build_accept_commands(facts: Facts, story: ReportStory) -> tuple[str, ...]:
     """The commands that accept and reject a story that is not proven; none if a later run may have changed it, or
-    its branch is gone."""
+    its branch is gone. Without git, nothing can be rejected."""
     if facts.newer or facts.is_branch_gone:
         return ()
     about = f"{shlex.quote(story.id)} --change {shlex.quote(facts.change)}"
-    return f"ralphtool accept {about}", f'ralphtool reject {about} --why "…"'
+    accept, reject = f"ralphtool accept {about}", f'ralphtool reject {about} --why "…"'
+    return (accept, reject) if facts.branch else (accept,)
 
 
 SINCE_TITLE = "Your decisions since it ended"
