@@ -30,6 +30,8 @@ from project import COMMAND
         (("--agent-command", "'"), "", "quotes"),
         (("--agent-command", ""), "", "empty"),
         (("--no-such-flag",), "", "no-such-flag"),
+        (("--agent", "claud"), "", "unknown agent 'claud'"),
+        ((), '[run]\nagent = "claud"\n', "did you mean claude?"),
     ],
 )
 def test_wrong_usage_is_exit_2_and_changes_nothing(
@@ -49,7 +51,6 @@ def test_wrong_usage_is_exit_2_and_changes_nothing(
     ("arguments", "config", "told"),
     [
         ((), "", "no agent is configured"),
-        (("--agent", "claud"), "", "unknown agent 'claud'"),
         (("--agent-command", "no-such-program --x"), "", "was not found: install it"),
         (("no-such-change", "--agent-command", "true"), "", "there is no change no-such-change"),
         (("--agent", "scripted"), '[agents.scripted]\nargs = ["/no/such/script"]\n', "/no/such/script"),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from msgspec import Meta, Struct
 
-from ralphtool.errors import InvalidValue, shorten
+from ralphtool.errors import InvalidValue, WrongSetting, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -292,7 +292,7 @@ def _find_entry_point(name: str, configured: Iterable[str]) -> str:
     from ralphtool.core import spelling  # needed only for the error
 
     near = spelling.suggest(name, [*BUILT_IN, *strangers, *configured])
-    raise InvalidValue(
+    raise WrongSetting(
         f"unknown agent {shorten(name)}: {near}{' If not, ' if near else ''}"
         f'define it in .ralph/config.toml as [agents.{name}] with command = ["…"], or use '
         '`ralphtool run --agent-command "…"`'
