@@ -53,6 +53,24 @@ def read_details(repository: Repository, change: str) -> dict[str, Checkpoint]:
     return found
 
 
+def find_project(repository: Repository, change: str) -> str | None:
+    """The folder of the project whose checkpoints the branch has, below the top of the repository: "" for the top, and
+    for those that don't say it. None without checkpoints."""
+    base, ref = repository.resolve(layout.BASE + change), layout.BRANCHES + change
+    if base is None or repository.resolve(ref) is None:
+        return None
+    form = "%x00".join(map(_build_field, ("Change", "Story", "Project")))
+    # Not those that a merge brought: a finished change may have had the same name.
+    lines = repository.text("log", "--first-parent", f"--format={form}", f"{base}..{ref}", "--").split("\n")
+    rows = [line.split("\0") for line in lines if line.count("\0") == 2]
+    return next((project for name, story, project in rows if name == change and story), None)
+
+
+def build_project_trailer(prefix: str) -> str:
+    """Two projects of a repository may have a change of the same name, and so the same branch."""
+    return f"Ralph-Project: {prefix.rstrip('/')}\n" if prefix else ""
+
+
 def _find_tree(repository: Repository, trees: dict[str, str], commit: str) -> str:
     """Empty if it is unknown: a shallow clone lacks old commits."""
     if not commit:
