@@ -290,6 +290,17 @@ def test_a_rejected_story_is_not_done_by_its_old_commit(finished: Lab) -> None:
     assert on_branch(finished, "2.txt") == "work"
 
 
+def test_a_story_that_was_opened_again_for_a_new_task_loses_all_of_its_work(finished: Lab) -> None:
+    finished.openspec(THREE.replace("## 2.", "- [ ] 1.3 Make more\n\n## 2."))
+    finished.play(default=[{"run": "echo more > more.txt"}, {"tick": "all"}, {"complete": True}])
+    finished.loop()
+    assert finished.checkpoints() == ["1", "2", "3", "1"]
+    told = finished.run("reject", "1")
+    assert told.stdout.startswith("story 1 of add-login is open again: its work is reverted\n"), told.stderr
+    assert [on_branch(finished, f"{name}.txt") for name in ("1", "2", "3", "more")] == ["", "work", "work", ""]
+    assert tasks(finished).count("[ ] 1.") == 3
+
+
 def test_later_stories_that_changed_the_same_lines_are_reopened_too(lab: Lab) -> None:
     lab.repository(THREE)
     lab.play({"story": "2", "steps": [{"run": "echo x > other.txt"}, *DONE]},

@@ -108,6 +108,20 @@ def test_a_new_module_that_hides_a_library(path: str, is_green: bool, is_hiding:
     assert not find_hiding([change(path)], [*files], *serve(files), is_green=is_green)
 
 
+@pytest.mark.parametrize(
+    ("path", "has_module", "is_hiding"),
+    [
+        ("api/tests/test_shop.py", True, False),  # another project of the repository, which has such a module, too
+        ("api/tests/test_shop.py", False, True),
+        ("web/tests/test_shop.py", True, True),
+    ],
+)
+def test_modules_of_other_projects_are_no_libraries(path: str, has_module: bool, is_hiding: bool) -> None:
+    files = {path: "import models\n", **({"api/models.py": ""} if has_module else {})}
+    found = find_hiding([change("web/models.py", old=None)], [], *serve(files), ["web/"], is_green=True)
+    assert found == (frozenset(["web/models.py"]) if is_hiding else frozenset())
+
+
 ASSERTS = "def assert_price(got, want):\n    assert got == want\n"
 TEST = "from checks import assert_price\nfrom shop import total\n"
 SHOP = {"shop.py": "", "tests/test_shop.py": TEST}

@@ -509,6 +509,20 @@ def test_from_a_folder_below_the_project(done: Lab) -> None:
     assert has_the_work(done)
 
 
+def test_a_branch_of_another_project_of_the_repository_is_left_alone(lab: Lab) -> None:
+    """The projects `web` and `.` have a change of the same name."""
+    lab.repository(workspace="worktree").play(default=DONE)
+    for name in (".ralph/config.toml", "openspec/changes/add-login/tasks.md"):
+        lab.write(f"web/{name}", lab.read(name))
+    lab.loop("add-login", "--max-iterations", "1", cwd=lab.root / "web")
+    before = lab.git("for-each-ref")
+    for command in (["run", "add-login"], ["finish", "add-login", "--squash"]):
+        told = lab.run(*command)
+        assert told.exit_code == 1
+        assert "belongs to the change add-login of the project web" in told.stderr
+    assert lab.git("for-each-ref") == before
+
+
 # --- the working trees ------------------------------------------------------------------------------
 
 BOTH = ["worktree", pytest.param("box", marks=needs_box)]

@@ -72,6 +72,23 @@ def test_later_commits_on_other_branches_stay(project: Project) -> None:
     assert project.git("status", "--porcelain", "--untracked-files=no") == ""
 
 
+@pytest.mark.parametrize("is_killed", [True, False])
+def test_a_file_that_comes_back_older_than_the_users_branch_is_named(project: Project, is_killed: bool) -> None:
+    (project.top / "a.txt").write_text("uncommitted\n")
+    project.git("worktree", "add", "--quiet", "--detach", "../linked")
+    here = project.here()
+    if is_killed:
+        kill(here, LONG_AGO)
+    commit(project, "main", "mine")
+    if is_killed:
+        told = recover(project)
+    else:
+        here.close()
+        told = here.take_notices()
+    assert "main has newer commits that change a.txt" in told[-1]
+    assert "-mine\n+uncommitted" in project.git(told[-1].rpartition("`git ")[2].rstrip("`"))
+
+
 def test_commits_on_the_branch_of_the_change_are_kept_and_named(project: Project) -> None:
     kill(project.here(), LONG_AGO)
     tip = find_value(project, BRANCH)

@@ -106,6 +106,18 @@ def test_a_commit_of_the_users_is_not_lost_when_an_agent_then_moves_the_branch(p
     assert project.git("rev-parse", "main") == mine
 
 
+def test_a_commit_in_a_worktree_that_the_user_adds_meanwhile_is_not_the_agents(project: Project) -> None:
+    here = project.here()
+    project.git("worktree", "add", "--quiet", "../hotfix", "main")
+    run(project.top.parent / "hotfix", "echo fix > a.txt; git commit -qam fix")
+    fix = project.git("rev-parse", "main")
+    act(here, "git branch -q -D old")
+    assert [one.path for one in here.take().findings] == ["refs/heads/old"]
+    assert [text.split(" ")[0] for text in here.take_notices()] == ["refs/heads/main"]
+    here.close()
+    assert project.git("rev-parse", "main") == fix
+
+
 def test_settings_of_the_users_stay_when_an_agent_changes_others(project: Project) -> None:
     tree = project.worktree()
     project.git("config", "core.editor", "ed")
@@ -128,7 +140,6 @@ def test_after_a_kill_only_what_was_the_agents_is_reverted(project: Project) -> 
 def test_a_worktree_of_a_run_does_not_count_as_the_users(project: Project) -> None:
     project.worktree().close()
     before, here = project.state(), project.here()
-    assert here.agent_variables == {}
     run(here.root, "git update-ref refs/heads/main HEAD~1")
     assert [one.path for one in here.take().findings] == ["refs/heads/main"]
     here.close()

@@ -148,7 +148,7 @@ def find_hiding(
         if (
             name
             and not _has_module(name, files)
-            and (name in _TEST_LIBRARIES or (is_green and _is_imported(name, read, grep)))
+            and (name in _TEST_LIBRARIES or (is_green and _is_imported(name, read, grep, bases)))
         ):
             found.append(one.path)
     return frozenset(found)
@@ -169,10 +169,26 @@ def _has_module(name: str, files: Iterable[str]) -> bool:
     return any(name in path.removesuffix(".py").split("/") for path in files if path.endswith(".py"))
 
 
-def _is_imported(name: str, read: Read, grep: Grep) -> bool:
-    word = re.compile(rf"^[ \t]*(?:import|from)\s+{re.escape(name)}\b", re.MULTILINE)
-    holders = [path for path in grep(name) if path.endswith(".py")]
-    return any(word.search(text) for text in _read_texts(read, holders))
+def _is_imported(name: str, read: Read, grep: Grep, bases: Sequence[str]) -> bool:
+    word = re.compile(rf"^[ \t]*(?:import|from)\s+{re.escape(name)}\b".encode(), re.MULTILINE)
+    holders = sorted(path for path in grep(name) if path.endswith(".py"))[:_MOST]
+    texts = read(holders) if holders else {}
+    using = [path for path, data in texts.items() if word.search(data[:_LONGEST])]
+    return any(path.startswith(tuple(bases)) for path in using) or _lacks_module(name, using, read)
+
+
+def _lacks_module(name: str, holders: Sequence[str], read: Read) -> bool:
+    """Whether one of the files imports what its folders don't have. Another project of the repository may have it."""
+    places = {path: _list_places_above(path, name) for path in holders}
+    there = read(sorted({one for found in places.values() for one in found})) if places else {}
+    return not all(there.keys() & one for one in places.values())
+
+
+def _list_places_above(path: str, name: str) -> set[str]:
+    parts = path.split("/")[:-1]
+    folders = ["".join(f"{part}/" for part in parts[:end]) for end in range(len(parts) + 1)]
+    ends = (f"{name}.py", f"{name}/__init__.py")
+    return {f"{folder}{place}{end}" for folder in folders for place in _SEARCHED for end in ends}
 
 
 # --- modules that only check results --------------------------------------------------------------------

@@ -169,6 +169,7 @@ def build_message(change: Change, story: Story, entry: str, note: str, body: str
     subject = f"{make_one_line(story.title, 100)} ({about})"
     tasks = "\n".join(f"- {task.id} {make_one_line(task.text, 200)}" for task in story.tasks)
     trailers = f"{note}Ralph-Change: {change.name}\nRalph-Entry: {entry}\nRalph-Story: {story.id}\n"
+    trailers += checkpoints.build_project_trailer(change.workspace.prefix)
     parts = [subject, tasks, body, trailers + (f"{trailer}\n" if trailer else "")]
     return "\n\n".join(filter(None, parts))
 

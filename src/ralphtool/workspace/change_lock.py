@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from ralphtool.core import layout
-from ralphtool.errors import ChangeLocked
+from ralphtool.errors import ChangeLocked, GitError
+from ralphtool.workspace.checkpoints import find_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,6 +33,7 @@ def hold_change(repository: Repository | None, root: str, change: str, holder: s
         _lock(lock, change)
         os.ftruncate(lock, 0)
         os.pwrite(lock, os.fsencode(f"{holder} in {root}"), 0)
+        _check_project(repository, root, change)
         yield
     finally:
         os.close(lock)
@@ -45,3 +47,14 @@ def _lock(lock: int, change: str) -> None:
         raise ChangeLocked(
             f"{change} is locked by {holder}, which uses the same repository: wait until it ends, or stop it there"
         ) from None
+
+
+def _check_project(repository: Repository, root: str, change: str) -> None:
+    """Another project of the repository would take this one's checkpoints for its own, and revert or merge them."""
+    theirs = find_project(repository, change)
+    here = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.top))
+    if theirs and theirs != here and os.path.isdir(layout.folder(os.path.join(repository.top, theirs))):
+        raise GitError(
+            f"the branch {layout.branch(change)} belongs to the change {change} of the project {theirs}: finish that "
+            "one first, or give this one another name"
+        )

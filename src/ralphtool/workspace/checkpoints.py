@@ -13,7 +13,7 @@ from msgspec import Struct
 from ralphtool.core import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from ralphtool.workspace.git import Repository
 
@@ -36,21 +36,48 @@ def read_checkpoints(repository: Repository, change: str) -> dict[str, str]:
 
 
 def read_details(repository: Repository, change: str) -> dict[str, Checkpoint]:
-    """Each story with its checkpoint, oldest first; empty without a branch."""
+    """Each story with its last checkpoint, oldest first; empty without a branch."""
+    found: dict[str, Checkpoint] = {}
+    for story, made in read_work(repository, change):
+        found.pop(story, None)
+        found[story] = made
+    return found
+
+
+def read_work(repository: Repository, change: str) -> list[tuple[str, Checkpoint]]:
+    """All checkpoints of the stories, oldest first: a story to which the user added a task has several."""
     base, ref = repository.resolve(layout.BASE + change), layout.BRANCHES + change
     if repository.resolve(ref) is None:
-        return {}
+        return []
     form = "%x00".join(["%H", "%T", "%P", *map(_build_field, _KEYS)])
     told = repository.text("log", "--reverse", f"--format={form}", f"{base}..{ref}" if base else ref, "--")
     rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == len(_KEYS) + 2]
     trees = {commit: tree for commit, tree, *_ in rows}
-    found: dict[str, Checkpoint] = {}
+    found: list[tuple[str, Checkpoint]] = []
     for commit, tree, parents, name, story, proof, *more in rows:
         if name == change:
             before = _find_tree(repository, trees, parents.split(" ")[0]) if story else ""
             made = Checkpoint(commit=commit, trees=(before, tree), noted=_read_note(proof, (before, tree)))
-            found = _apply(found, made, story, *(one.split("\x1f") for one in more))
+            found = _follow(found, *(one.split("\x1f") for one in more)) + ([(story, made)] if story else [])
     return found
+
+
+def find_project(repository: Repository, change: str) -> str | None:
+    """The folder of the project whose checkpoints the branch has, below the top of the repository: "" for the top, and
+    for those that don't say it. None without checkpoints."""
+    base, ref = repository.resolve(layout.BASE + change), layout.BRANCHES + change
+    if base is None or repository.resolve(ref) is None:
+        return None
+    form = "%x00".join(map(_build_field, ("Change", "Story", "Project")))
+    # Not those that a merge brought: a finished change may have had the same name.
+    lines = repository.text("log", "--first-parent", f"--format={form}", f"{base}..{ref}", "--").split("\n")
+    rows = [line.split("\0") for line in lines if line.count("\0") == 2]
+    return next((project for name, story, project in rows if name == change and story), None)
+
+
+def build_project_trailer(prefix: str) -> str:
+    """Two projects of a repository may have a change of the same name, and so the same branch."""
+    return f"Ralph-Project: {prefix.rstrip('/')}\n" if prefix else ""
 
 
 def _find_tree(repository: Repository, trees: dict[str, str], commit: str) -> str:
@@ -66,18 +93,12 @@ def _build_field(name: str) -> str:
     return f"%(trailers:key=Ralph-{name},valueonly,separator={separator})"
 
 
-def _apply(
-    found: dict[str, Checkpoint],
-    made: Checkpoint,
-    story: str,
-    rejected: list[str],
-    removed: list[str],
-    renumbered: Iterable[str],
-) -> dict[str, Checkpoint]:
+def _follow(
+    found: Sequence[tuple[str, Checkpoint]], rejected: list[str], removed: list[str], renumbered: Iterable[str]
+) -> list[tuple[str, Checkpoint]]:
+    """What is left of the work after a commit that rejects stories or edits the plan, by the new numbers."""
     names = dict(one.split(_ARROW, 1) for one in renumbered if _ARROW in one)
-    gone = {story, *rejected, *removed}
-    left = {names.get(id, id): one for id, one in found.items() if id not in gone}
-    return left | ({story: made} if story else {})
+    return [(names.get(id, id), one) for id, one in found if id not in {*rejected, *removed}]
 
 
 # --- what the proof is about ------------------------------------------------------------------------

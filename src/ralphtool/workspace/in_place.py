@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shlex
 import shutil
 import time
 from typing import TYPE_CHECKING
@@ -44,6 +45,7 @@ class InPlace(Tree):
         self._plan_at_start: str | None = None  # as the user had it, before it was set aside
         self.late_edits = LateEdits(repository, change)
         self._is_taken = False  # the work of the present attempt
+        self._outdated_files: list[str] = []  # the notice about them, once they are back
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
         self._lock_tree()
@@ -157,7 +159,7 @@ class InPlace(Tree):
         told = self._recover_tree(note) if note.phase == "away" else []
         self._restore_user_files()
         self.protected_git.forget()
-        return [f"the run {note.run} was interrupted: your files are restored", *told]
+        return [f"the run {note.run} was interrupted: your files are restored", *told, *self._outdated_files]
 
     def _recover_tree(self, note: StashNote) -> list[str]:
         last = locks.read_last_heartbeat(self.root, note.run)
@@ -199,7 +201,22 @@ class InPlace(Tree):
         return [f"{ref.removeprefix('refs/heads/')} is back at {commit[:10]}, where the run had it{shown}"]
 
     def _restore_user_files(self) -> None:
-        self.stash.restore(self._check_out_theirs)
+        note = self.stash.restore(self._check_out_theirs)
+        self._outdated_files = self._describe_outdated(note) if note else []
+
+    def _describe_outdated(self, note: StashNote) -> list[str]:
+        """Committing a file that was set aside would undo what was committed to the user's branch meanwhile."""
+        now = self.repository.resolve(note.head)
+        if not note.commit or not now or now == note.commit or note.head == self.ref:
+            return []
+        newer = {one.path for one in self.repository.changed(note.commit, now)}
+        if not (files := [path for path in note.list_absent() if path in newer]):
+            return []
+        command = f"git diff HEAD -- {' '.join(shlex.quote(f':/{path}') for path in files)}"
+        return [
+            f"{note.head.removeprefix('refs/heads/')} has newer commits that change {join_first(files)}. Your "
+            f"uncommitted version from before them is back, and committing it would undo them: see `{command}`"
+        ]
 
     def _check_out_theirs(self, note: StashNote) -> None:
         commit = self.repository.resolve(note.head) if note.commit else None
@@ -243,7 +260,7 @@ class InPlace(Tree):
         return super().take()
 
     def take_notices(self) -> list[str]:
-        return [*super().take_notices(), *self.late_edits.take_notices()]
+        return [*super().take_notices(), *self.late_edits.take_notices(), *self._outdated_files]
 
     def _switch_to(self, tree: str) -> None:
         if self._files == tree:

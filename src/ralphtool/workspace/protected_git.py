@@ -64,7 +64,7 @@ class ProtectedGit:
     def __init__(self, repository: Repository, branch: str, *, shared: bool) -> None:
         self.repository = repository
         self.branch = branch
-        self.shared = shared or _has_users_worktrees(repository.common)
+        self.shared = shared
         self._files: dict[str, _SavedFile | None] = {}
         self._refs = ProtectedRefs(repository, branch)
         self._trace = AgentTrace(os.path.join(layout.in_git(repository.gitdir), "agent-git"))
@@ -76,8 +76,12 @@ class ProtectedGit:
     @property
     def agent_variables(self) -> dict[str, str]:
         """For the environment of an agent: its git commands report what they do."""
-        is_traced = self.shared and not self.is_out_of_reach and len(self._refs.refs or ()) <= _MOST_TRACED
+        is_traced = not self.is_out_of_reach and len(self._refs.refs or ()) <= _MOST_TRACED
         return self._trace.variables if is_traced else {}
+
+    def _look_for_worktrees(self) -> None:
+        """The user may add one at any time, and has worked there even if it is gone afterwards."""
+        self.shared = self.shared or _has_users_worktrees(self.repository.common)
 
     def take_notices(self) -> list[str]:
         """What changed since an agent began, and may be the user's."""
@@ -90,8 +94,8 @@ class ProtectedGit:
             return
         known = self._files, self._refs.refs, self._refs.stash, self.tip
         self._files, self.tip = self._read_files(), tip
-        if self.shared:
-            self._trace.restart()
+        self._look_for_worktrees()
+        self._trace.restart()
         if self.shared or self._refs.refs is None:
             self._refs.remember()
         self._refs.keep(tip)
@@ -149,6 +153,7 @@ class ProtectedGit:
     def restore_changed(self, late: AfterKill | None = None) -> list[GuardFinding]:
         """Reverts the changes, and returns a finding for each. `late`: the run was killed, and the user may have
         worked here since."""
+        self._look_for_worktrees()
         self.unlock()
         if self.is_out_of_reach:
             return []

@@ -197,28 +197,33 @@ def merge_attempt(place: SpecPlace, attempt: str, tip: str) -> MergedTree:
 # --- reverting work ---------------------------------------------------------------------------------
 
 
-def revert(place: SpecPlace, checkpoints: Mapping[str, str], story: str, tip: str) -> RevertedTree:
+def revert(place: SpecPlace, work: Sequence[tuple[str, str]], story: str, tip: str) -> RevertedTree:
     """The tip without the work of a story, and without that of later stories that changed the same lines.
 
-    `checkpoints` has the stories with their commits, oldest first. The spec stays as it is.
+    `work` has the commits of the stories, oldest first. The spec stays as it is.
     """
-    later = list(checkpoints)[list(checkpoints).index(story) + 1 :]
+    first = next(at for at, (id, _) in enumerate(work) if id == story)
+    later = list(dict.fromkeys(id for id, _ in reversed(work[first:]) if id != story))
     taken = [story]
     while True:
-        order = [one for one in reversed([story, *later]) if one in taken]
-        tree, conflict = _take_back(place, [checkpoints[one] for one in order], tip)
+        order = [(id, commit) for id, commit in reversed(work) if id in taken]
+        tree, conflict = _take_back(place, [commit for _, commit in order], tip)
         if not conflict:
-            return RevertedTree(tree, tuple(order))
-        left = [one for one in reversed(later) if one not in taken]
-        touching = [one for one in left if _has_changed(place.repository, checkpoints[one], conflict)]
+            return RevertedTree(tree, tuple(dict.fromkeys(id for id, _ in order)))
+        left = [one for one in later if one not in taken]
         if not left:
-            files = ", ".join(printable(path) for path in conflict[:3])
-            raise GitError(
-                f"the work of story {story} can't be reverted: {files} was changed later by a commit that belongs to "
-                f"no story. Revert it by hand (git switch ralph/{place.change} && git revert "
-                f"{checkpoints[story][:10]}), and untick its boxes"
-            )
-        taken.append((touching or left)[0])
+            raise _build_foreign_error(place, [commit for id, commit in order if id == story], story, conflict)
+        touching = [id for id, commit in work if id in left and _has_changed(place.repository, commit, conflict)]
+        taken.append(next((one for one in left if one in touching), left[0]))
+
+
+def _build_foreign_error(place: SpecPlace, commits: Sequence[str], story: str, conflict: Sequence[str]) -> GitError:
+    files = ", ".join(printable(path) for path in conflict[:3])
+    return GitError(
+        f"the work of story {story} can't be reverted: {files} was changed later by a commit that belongs to no story. "
+        f"Revert it by hand (git switch ralph/{place.change} && git revert {' '.join(one[:10] for one in commits)}), "
+        "and untick its boxes"
+    )
 
 
 def _take_back(place: SpecPlace, commits: Sequence[str], tip: str) -> tuple[str, tuple[str, ...]]:

@@ -11,7 +11,7 @@ from ralphtool.core import files, layout
 from ralphtool.errors import GitError, from_os_error
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
-from ralphtool.workspace.checkpoints import read_checkpoints
+from ralphtool.workspace.checkpoints import read_checkpoints, read_work
 from ralphtool.workspace.environments import NeverSetUp
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
@@ -454,9 +454,10 @@ class Tree(NeverSetUp):
             return place.edit(place.take_from(tree, self._tip_tree), edit)
 
     def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:
-        if story not in (known := self.checkpoints()):
-            known = {story: revert.check_lost(self.repository, self.branch, story, lost), **known}
-        return revert.revert(self._spec_place(ref), known, story, self.tip)
+        work = [(id, one.commit) for id, one in read_work(self.repository, self.change)]
+        if story not in dict(work):
+            work.insert(0, (story, revert.check_lost(self.repository, self.branch, story, lost)))
+        return revert.revert(self._spec_place(ref), work, story, self.tip)
 
     def list_changed(self, tree: str) -> list[str]:
         return [printable(one.path) for one in self.repository.changed(self._tip_tree, tree)]
