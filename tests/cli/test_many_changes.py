@@ -177,3 +177,20 @@ def test_suggested_commands_name_the_change_where_several_have_that_story(two: L
     assert 'ralphtool answer 1 "…" --change sounds' in asked
     assert two.run("answer", "1", "Both", "--change", "sounds").exit_code == 0
     assert "add --change NAME (colours, old, sounds)" in two.run("explain", "1").stderr
+
+
+def test_two_plans_of_one_name_are_told_apart(two: Lab) -> None:
+    """As other loops leave them. Only the first one has been run."""
+    two.write("fix_plan.md", PLAN.format(title="Repairs") + "\n## More\n\n- [ ] Write more\n")
+    two.write(".ralph/fix_plan.md", PLAN.format(title="Old repairs").replace("[ ]", "[x]"))
+    two.git("add", "fix_plan.md")
+    two.git("commit", "--quiet", "--message=repairs")
+    two.loop("fix_plan", "--spec", "fix_plan.md", "--max-iterations", "1")
+    [mine, theirs] = [line for line in two.run("list").stdout.splitlines() if line.startswith("fix_plan")]
+    assert "stories 1/2: 1 not proven" in mine
+    assert theirs.split("stories ")[1].split() == ["1/1", ".ralph/fix_plan.md"]
+    shown = [two.run("show", "fix_plan", "--spec", file).stdout for file in ("fix_plan.md", ".ralph/fix_plan.md")]
+    assert ["not proven" in one for one in shown] == [True, False]
+    assert "`ralphtool run fix_plan --spec fix_plan.md`" in two.run("finish", "fix_plan").stdout
+    refused = two.run("run", "fix_plan", "--spec", ".ralph/fix_plan.md").stderr
+    assert "`mv .ralph/fix_plan.md plans/fix_plan-2.md`" in refused, "it would replace the other plan"

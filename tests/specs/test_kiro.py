@@ -111,6 +111,14 @@ def test_what_is_begun_or_queued_is_open(ralph: Ralph) -> None:
     assert done_ids(make(ralph)) == ["1.1"]
 
 
+@pytest.mark.parametrize("mark", ["1.2*", "1.2\\*", "1.2.*"])
+def test_the_star_of_an_optional_task_may_follow_its_number(ralph: Ralph, mark: str) -> None:
+    spec = make(ralph, f"- [ ] 1. A\n  - [ ] 1.1 a\n  - [ ] {mark} (P) b\n  - [ ] **1.3** c\n")
+    [story] = spec.stories()
+    found = [(task.id, task.text, task.optional) for task in story.tasks]
+    assert found == [("1.1", "a", False), ("1.2", "(P) b", True), ("1.3", "c", False)]
+
+
 def test_a_story_whose_tasks_are_all_optional_is_work_itself(ralph: Ralph) -> None:
     spec = make(ralph, "- [ ] 1. Add the listener\n  - in `app.js`\n- [ ]* 1.1 Write a test\n")
     [story] = spec.stories()

@@ -90,6 +90,13 @@ def test_what_a_status_means(ralph: Ralph, status: str, done: bool, put_aside: s
     assert handed_out.id == ("2" if done or put_aside else "1")
 
 
+def test_a_subtask_may_have_its_full_id_as_a_number(ralph: Ralph) -> None:
+    spec = make(ralph, [task(29, subtasks=[task(29.1), task(29.2)])])
+    assert outline(spec) == {"29": ["29.1", "29.2"]}
+    spec.tick("29.2")
+    assert done_ids(spec) == ["29.2"]
+
+
 def test_a_done_task_with_open_subtasks_is_done(ralph: Ralph) -> None:
     spec = make(ralph, [task(1, "done", [task(1, "pending"), task(2, "done")])])
     assert done_ids(spec) == ["1.1", "1.2"]

@@ -56,15 +56,18 @@ def show(change: str | None, spec: str | None, as_json: bool) -> None:
 
 def _print_change(root: str, found: specs.Spec, *, as_json: bool) -> None:
     change = found.change
+    is_namesake = overview.is_namesake(root, found)
     lock = locks.find_holder(root, change)
-    completed = locks.list_completed_tasks(root, change)
+    completed = () if is_namesake else locks.list_completed_tasks(root, change)
     edit = branch.find_edit(found)
     # The branch lacks a working agent's ticks. If the plan was edited since, their numbers may be other tasks'.
     stories, ticked = found.stories(completed), completed if lock and not edit else ()
     scenarios = {tuple(map(str, one.as_dict().values())): one for story in stories for one in found.scenarios(story)}
-    receipts = _read_receipts(root, change, {story.id for story in stories if story.done}, edit)
+    done = {story.id for story in stories if story.done and not is_namesake}
+    receipts = _read_receipts(root, change, done, edit)
     if not as_json:
-        holder, remarks = lock.describe() if lock else None, _build_remarks(root, change, edit)
+        holder = lock.describe() if lock else None
+        remarks = {} if is_namesake else _build_remarks(root, change, edit)
         changes.print_change(found, stories, scenarios.values(), holder, receipts, ticked, remarks)
         return
     click.echo(

@@ -29,6 +29,9 @@ _PROGRAMS = {
     **dict.fromkeys(("node", "npm", "npx"), "install Node.js (nodejs.org)"),
     **dict.fromkeys(("cargo", "rustc"), "install Rust (rustup.rs)"),
     **dict.fromkeys(("python", "python3"), "install Python (python.org)"),
+    "composer": "install Composer (getcomposer.org)",
+    "php": "install PHP (php.net)",
+    "ruby": "install Ruby (ruby-lang.org)",
     "go": "install Go (go.dev/dl)",
     "make": "install make (apt install make, xcode-select --install)",
     "mvn": "install Maven (maven.apache.org)",
@@ -50,6 +53,7 @@ _PACKAGES = {
     "cargo": "cargo fetch",
     "mix": "mix deps.get",
     "bundle": "bundle install",
+    "composer": "composer install",
 }
 # The messages of shells, make and uv about a missing program. The group is the program.
 _NOT_FOUND = (
@@ -70,6 +74,8 @@ class GateCause(NamedTuple):
 
 def describe_install(program: str) -> str:
     """How to install a program."""
+    if program.startswith("vendor/bin/"):
+        return _PACKAGES["composer"]
     return _PROGRAMS.get(program, f"install {program}")
 
 

@@ -60,6 +60,28 @@ def _infer_python(folder: SourceFolder) -> "Guess":
     return gate_python.infer(folder)
 
 
+def _infer_ruby(folder: SourceFolder) -> "Guess":
+    if ".rspec" in folder.names or "spec_helper.rb" in folder.open("spec").names:
+        return [], ["bundle exec rspec"]
+    if not any(name.endswith("_test.rb") or name == "test_helper.rb" for name in folder.open("test").names):
+        return [], []
+    if "rails" in folder.open("bin").names:
+        return [], ["bin/rails test"]
+    return [], ["bundle exec rake test"] if "Rakefile" in folder.names else []
+
+
+def _infer_php(folder: SourceFolder) -> "Guess":
+    from ralphtool.core import gate_node
+
+    package = gate_node.read_json(folder, "composer.json")
+    scripts, needs = package.get("scripts"), package.get("require-dev")
+    if isinstance(scripts, dict) and "test" in scripts:
+        return [], ["composer test"]
+    if isinstance(needs, dict) and "pestphp/pest" in needs:
+        return [], ["vendor/bin/pest"]
+    return [], ["vendor/bin/phpunit"] if {"phpunit.xml", "phpunit.xml.dist"} & folder.names else []
+
+
 def _infer_others(folder: SourceFolder) -> "Guess":
     """Languages with one usual test command."""
     for mark, command in _USUAL_TESTS:
@@ -71,7 +93,7 @@ def _infer_others(folder: SourceFolder) -> "Guess":
 _USUAL_TESTS = (
     *(("mvnw", "./mvnw test"), ("pom.xml", "mvn test"), ("gradlew", "./gradlew test"), ("build.gradle", "gradle test")),
     *(("build.gradle.kts", "gradle test"), ("mix.exs", "mix test"), ("Package.swift", "swift test")),
-    *(("*.sln", "dotnet test"), ("*.csproj", "dotnet test"), (".rspec", "bundle exec rspec")),
+    *(("*.sln", "dotnet test"), ("*.csproj", "dotnet test")),
 )
 
 
@@ -104,5 +126,7 @@ _LANGUAGES: "tuple[tuple[Callable[[SourceFolder], bool], Callable[[SourceFolder]
     (_has("package.json"), _infer_node),
     (_has_python, _infer_python),
     (_has("go.mod", "go.work"), _infer_go),
+    (_has("Gemfile", ".rspec"), _infer_ruby),
+    (_has("composer.json"), _infer_php),
     (lambda folder: True, _infer_others),
 )

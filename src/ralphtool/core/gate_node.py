@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from ralphtool.core.gate_sources import Guess, SourceFolder
 
 _NO_TEST = "no test specified"
-_CHECKS = ("lint", "typecheck", "type-check", "check")
+_CHECKS = ("lint", "typecheck", "type-check", "check-types", "check:types", "check")
 _LOCKS = (
     *(("pnpm-lock.yaml", "pnpm"), ("pnpm-workspace.yaml", "pnpm"), ("yarn.lock", "yarn"), ("bun.lock", "bun")),
     *(("bun.lockb", "bun"), ("package-lock.json", "npm")),
@@ -35,8 +35,12 @@ def infer(folder: "SourceFolder") -> "Guess":
 
 
 def _read_package(folder: "SourceFolder") -> "dict[str, Any]":
+    return read_json(folder, "package.json")
+
+
+def read_json(folder: "SourceFolder", name: str) -> "dict[str, Any]":
     try:
-        found = quickjson.loads(folder.read("package.json"))
+        found = quickjson.loads(folder.read(name))
     except ValueError:
         return {}  # not our file: the project's own tools will report it
     return found if isinstance(found, dict) else {}

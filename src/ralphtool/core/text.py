@@ -10,9 +10,29 @@ def make_printable(text: str) -> str:
     return _spell_out(text, {c for c in set(text) if not c.isprintable()})
 
 
+_JOINERS = {"\u200c", "\u200d"}  # parts of words in Persian and in Indian scripts, and of many emoji
+
+
 def _spell_out(text: str, hidden: "set[str]") -> str:
+    if not hidden:
+        return text
     # Not character by character: hostile texts are long.
-    return text.translate({ord(c): ascii(c)[1:-1] for c in hidden}) if hidden else text
+    spelled = {ord(c): ascii(c)[1:-1] for c in hidden}
+    parts, start = [], 0
+    for at in _find_joiners(text) if hidden & _JOINERS else []:
+        parts += [text[start:at].translate(spelled), text[at]]
+        start = at + 1
+    return "".join([*parts, text[start:].translate(spelled)])
+
+
+def _find_joiners(text: str) -> list[int]:
+    """Those that join two letters or emoji. Anywhere else, they only hide something."""
+    found = [at for at, character in enumerate(text[1:-1], 1) if character in _JOINERS]
+    return [at for at in found if _can_be_joined(text[at - 1]) and _can_be_joined(text[at + 1])]
+
+
+def _can_be_joined(character: str) -> bool:
+    return not character.isascii() and character.isprintable()
 
 
 def make_lines_printable(text: str) -> str:

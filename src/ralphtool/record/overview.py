@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from ralphtool.core.locks import ChangeLock
-    from ralphtool.specs import ChangeLocation, Story
+    from ralphtool.specs import ChangeLocation, Spec, Story
     from ralphtool.workspace.branch import Branches
     from ralphtool.workspace.plan_merge import PlanEdit
 
@@ -111,13 +111,17 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     try:
         if place.error:
             raise place.error
+        spec = specs.open(root, place.change, place.ref)
+        one.adapter, one.path, one.title = spec.adapter, spec.path, titles.find_title(spec)
+        if is_namesake(root, spec):
+            one.count(spec.stories())
+            one.warnings = specs.list_warnings(spec)
+            return one
         found = locks.read_lock(root, place.change)
         lock = None if found is None or found.is_abandoned else found
         one.locked_by = lock.session_id if lock else None
         one.has_died = found is not None and lock is None and _has_died(root, found)
         one.run_command = _build_run_command(root, place.change) if one.has_died else ""
-        spec = specs.open(root, place.change, place.ref)
-        one.adapter, one.path, one.title = spec.adapter, spec.path, titles.find_title(spec)
         completed = locks.list_completed_tasks(root, place.change)
         with branches.open_spec(place.change, place.ref) as on_branch:
             read = on_branch or spec
@@ -136,6 +140,22 @@ def build_overview(root: str, place: ChangeLocation, branches: Branches) -> Over
     return one
 
 
+def is_namesake(root: str, spec: Spec) -> bool:
+    """Whether the runs of this name were about another spec that is still there: what they did says nothing here."""
+    if not os.path.exists(layout.change_state(root, spec.change)):
+        return False
+    from ralphtool.record import questions  # not needed for a change that was never run
+
+    try:
+        ref = str(questions.load_change_state(root, spec.change).get("spec") or spec.ref)
+        if ref == spec.ref:
+            return False
+        other, own = (specs.open(root, spec.change, one).path for one in (ref, spec.ref))  # not as on its branch
+        return other != own
+    except RalphError:
+        return False  # it was moved; or the state is damaged, which `ralphtool doctor` reports
+
+
 def _has_died(root: str, lock: ChangeLock) -> bool:
     """Whether the last run was killed. One that was refused, or that an error ended, may have left its lock, too."""
     if not lock.has_dead_owner:
@@ -149,7 +169,7 @@ def _has_died(root: str, lock: ChangeLock) -> bool:
 def _build_run_command(root: str, change: str) -> str:
     from ralphtool.record import run_command  # only a run that died needs it
 
-    return run_command.build_located(root, change)
+    return run_command.build(root, change)
 
 
 def _add_decided(one: Overview, root: str, change: str, stories: Sequence[Story], edit: PlanEdit | None) -> None:

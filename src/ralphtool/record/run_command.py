@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 
 from ralphtool.core import files, layout
-from ralphtool.errors import RalphError
+from ralphtool.errors import RalphError, SpecError
 from ralphtool.record import runs
 from ralphtool.record.lines import parse_fields, read_first_line
 from ralphtool.record.run_end import get_text
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def build(root: str, change: str) -> str:
-    """Also names the file of the change, if it can't be detected."""
+    """Also names the spec of the change, if it can't be detected or another one has a change of that name."""
     return f"ralphtool run {change}{_build_spec_option(root, change)}{_read_agent_options(root, change)}"
 
 
@@ -44,11 +44,24 @@ def _build_spec_option(root: str, change: str) -> str:
 
     try:
         ref = str(questions.load_change_state(root, change).get("spec") or "")
-        if ":" not in ref or any(place.change == change for place in specs.find_all(root)):
+        if not ref or not _must_name_spec(root, change, ref):
             return ""
     except (RalphError, OSError):
         return ""  # advice must not fail: `ralphtool doctor` reports the damage
     return f" --spec {shlex.quote(specs.file_of(ref) or ref)}"
+
+
+def _must_name_spec(root: str, change: str, ref: str) -> bool:
+    """Whether a command that only names the change would not find it, or would find several."""
+    from ralphtool import specs
+
+    found = [place for place in specs.find_all(root) if place.change == change]
+    if len(found) < 2:
+        return not found and ":" in ref
+    try:
+        return specs.open(root, change).ref != ref
+    except SpecError:
+        return True
 
 
 def _read_agent_options(root: str, change: str) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ralphtool.specs.tracker import DoneStory
 
 name = "beads"
-found_in = "epics of beads (.beads/issues.jsonl)"
+found_in = "epics of beads (.beads/issues.jsonl; any other issue with --spec beads:ID)"
 begun_by = "create the epic with `bd create` or `br create`, then `ralphtool run --spec beads:ID`"
 # The program may write `.beads/issues.jsonl`, which must not happen while an agent works in the same tree.
 publishes_during_run = False

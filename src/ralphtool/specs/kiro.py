@@ -265,10 +265,14 @@ class _TaskReader:
 
 
 def _split_box(text: str) -> tuple[bool, str, str]:
-    """Splits `* 1.2 Title` into whether it is optional, its number and the rest."""
+    """Splits `* 1.2 Title`, or `1.2* Title`, into whether it is optional, its number and the rest."""
     bare = text.removeprefix("\\")
     optional = bare[:1] == "*" and bare[1:2] != "*"
     bare = bare[1:].lstrip() if optional else text
+    head, star, rest = bare.partition("*")
+    head = head.rstrip("\\.")
+    if star and rest[:1] != "*" and markdown.is_number(head):
+        optional, bare = True, f"{head}. {rest.lstrip()}"
     number, title = markdown.split_number(bare.replace("**", "", 2) if bare.startswith("**") else bare) or ("", bare)
     return optional, number, title
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ralphtool.specs import Spec, Story
 
 _MOST_NAMED = 5
+_PLANS = "plans"  # where checklists are found
 
 
 def check_has_tasks(spec: "Spec", stories: "Iterable[Story]") -> None:
@@ -31,8 +32,19 @@ def check_can_run(root: str, spec: "Spec") -> None:
     if is_in_our_folder(root, spec.path) or inside.split(os.sep)[0] == os.pardir:
         raise InvalidValue(
             f"{inside} can't be run: a run commits the ticks of its change, but it never commits files in "
-            f"{layout.FOLDER} or outside the project. Move it: `mv {inside} {os.path.basename(inside)}`"
+            f"{layout.FOLDER} or outside the project. Move it: `{_build_move(root, inside)}`"
         )
+
+
+def _build_move(root: str, inside: str) -> str:
+    """A command that replaces no other file, such as a plan of the same name."""
+    import shlex  # its import takes longer than most commands of an agent
+
+    stem, ending = os.path.splitext(os.path.basename(inside))
+    names = [f"{stem}{ending}", *(f"{_PLANS}/{stem}-{number}{ending}" for number in range(2, 100))]
+    free = next(name for name in names if not os.path.lexists(os.path.join(root, name)))
+    is_missing = "/" in free and not os.path.isdir(os.path.join(root, _PLANS))
+    return f"{f'mkdir {_PLANS} && ' if is_missing else ''}mv {shlex.quote(inside)} {shlex.quote(free)}"
 
 
 def is_in_our_folder(root: str, path: str) -> bool:

@@ -221,7 +221,7 @@ class _Entry:
         self.id = ""
 
     def name(self, ids: UniqueIds, position: str, above: str = "") -> None:
-        own = str(self.get("id", (int, str), "")).strip() or position
+        own = str(self.get("id", (int, float, str), "")).strip() or position
         # A subtask is numbered within its task; some files write the full id.
         self.id = ids.claim(own if not above or own.startswith(f"{above}.") else f"{above}.{own}")
         self.subtask_ids = UniqueIds(self._where.partition(": ")[0], "subtask")

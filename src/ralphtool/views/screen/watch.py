@@ -344,7 +344,7 @@ class WatchPage(Page, inherit_bindings=False):
         self.try_action(lambda: self._send("resume"))
 
     def action_stop(self) -> None:
-        command = flatten(run_command.build_located(self.root, self.change))
+        command = flatten(run_command.build(self.root, self.change))
         text = f"Nothing is lost: `{command}` resumes where it stopped."
         answers = [("y", "Stop now", "stop"), ("a", "After this iteration", "stop-after"), ("n", "Keep running", None)]
         self.open_dialog(ChoiceDialog(f"Stop the run of {self.change}?", text, answers, careful=True), self._stop)
