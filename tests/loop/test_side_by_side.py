@@ -67,14 +67,17 @@ def test_no_more_gates_are_run_than_one_by_one(lab: Lab) -> None:
     assert [one["when"] for one in gates].count("before") == 1
 
 
-def test_what_depends_on_another_waits_for_it(lab: Lab) -> None:
-    tasks = "## 1. First\n\n- [ ] 1.1 Write it\n\n## 2. Second (depends on 1)\n\n- [ ] 2.1 Write it\n"
-    needs = {"run": "test {story} = 1 || test -s parts/1.txt"}
-    make(lab, tasks).play(default=[needs, *WRITES])
+def test_what_depends_on_another_waits_for_it_and_for_nobody_else(lab: Lab) -> None:
+    """The third agent ends only when the second one has begun."""
+    tasks = f"{ONE}\n## 2. Second (depends on 1)\n\n- [ ] 2.1 Write it\n\n{THIRD}"
+    needs = {"run": f"test -s parts/1.txt && touch {meet(lab)}/begun-2", "must": True}
+    waits = {"run": f"timeout 20 sh -c 'until test -e {meet(lab)}/begun-2; do sleep 0.05; done'", "must": True}
+    turns = [{"story": "2", "steps": [needs, *WRITES]}, {"story": "3", "steps": [waits, *WRITES]}]
+    make(lab, tasks).play(*turns, default=WRITES)
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
-    assert list_stories(lab) == ["1", "2"]
-    assert len(of_kind(lab.events(done), "iteration_started")) == 2
+    assert list_stories(lab) == ["1", "2", "3"]
+    assert len(of_kind(lab.events(done), "iteration_started")) == 3
 
 
 def test_a_conflict_goes_back_to_the_agent_of_its_story(lab: Lab) -> None:

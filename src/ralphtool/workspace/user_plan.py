@@ -62,7 +62,7 @@ class UserPlan:
 
     def has_changed(self) -> bool:
         """Whether it may have changed since it was last taken; cheap, since it is called before each story."""
-        return tuple(self._list_states()) != self._seen
+        return tuple(self._list_states()) != self._seen and self._is_in_use()
 
     def forget(self) -> None:
         """It was only looked at: the same edit must be found again."""
@@ -76,13 +76,17 @@ class UserPlan:
     def take(self, known: str | None) -> str | None:
         """A tree with the files of the change as the user has them now. None if they can't be used now: the user is on
         another or an older branch, a git operation is in progress, or a stash has what was `known`."""
-        if self._home.head() != self._branch or self._is_git_at_work():
+        if not self._is_in_use():
             return None
         seen, tree = tuple(self._list_states()), take_files(self._home, self._place.list_paths())
         if known and (self._is_stashed(tree, known) or self._is_left_behind(tree)):
             return None
         self._seen = seen
         return tree
+
+    def _is_in_use(self) -> bool:
+        """Not if the user is on another branch, or if a git operation is in progress: what is there is no edit then."""
+        return self._home.head() == self._branch and not self._is_git_at_work()
 
     def _is_git_at_work(self) -> bool:
         return any(os.path.lexists(os.path.join(self._home.gitdir, name)) for name in _GIT_AT_WORK)
