@@ -116,6 +116,13 @@ def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:
     assert "locked by session s1" in planned.run("run", "--dry-run").stdout
 
 
+def test_mistakes_in_a_script_are_lines(planned: Lab) -> None:
+    planned.play({"steps": [{"wirte": 1}]})
+    told = planned.run("run", "--dry-run").stdout
+    assert "the script is invalid:\n" in told
+    assert "\\n" not in told
+
+
 def test_nothing_left_to_do(planned: Lab) -> None:
     assert planned.loop().exit_code == 0
     told = planned.run("run", "--dry-run")

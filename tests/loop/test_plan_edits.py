@@ -63,6 +63,23 @@ def test_an_edit_that_was_committed_counts_too(lab: Lab) -> None:
     assert lab.checkpoints() == ["1", "2", "3"]
 
 
+@pytest.mark.parametrize("workspace", ["worktree", "here"])
+def test_an_edit_counts_in_a_clone_in_which_no_run_has_looked(lab: Lab, workspace: str) -> None:
+    """As in CI: each job has a fresh clone, with the branch of the change."""
+    begin(lab, workspace)
+    for name in ("start", "base"):
+        lab.git("update-ref", "-d", f"refs/ralph/{name}/add-login")
+    lab.write(TASKS, PLAN + THIRD)
+    lab.git("commit", "--quiet", "--message=more", TASKS)
+    assert lab.run("list", "--json").json["changes"][0]["stories_total"] == 3
+    assert lab.loop().exit_code == 0
+    assert [one["text"] for one in edited(lab)] == ["you edited the plan of add-login: new: story 3"]
+    assert lab.checkpoints() == ["1", "2", "3"]
+    lab.git("update-ref", "-d", "refs/ralph/start/add-login")
+    assert lab.loop().exit_code == 0
+    assert len(edited(lab)) == 1, "it is taken up once"
+
+
 @pytest.mark.parametrize("workspace", WORKSPACES[:2])
 def test_a_story_that_is_added_during_a_run_is_done_in_the_same_run(lab: Lab, workspace: str) -> None:
     lab.repository(PLAN, workspace=workspace)

@@ -69,13 +69,16 @@ def test_no_more_gates_are_run_than_one_by_one(lab: Lab) -> None:
 
 
 def test_what_depends_on_another_waits_for_it(lab: Lab) -> None:
-    tasks = "## 1. First\n\n- [ ] 1.1 Write it\n\n## 2. Second (depends on 1)\n\n- [ ] 2.1 Write it\n"
-    needs = {"run": "test {story} = 1 || test -s parts/1.txt"}
-    make(lab, tasks).play(default=[needs, *WRITES])
+    """And for nobody else: the third agent ends only when the second one has begun."""
+    tasks = f"{ONE}\n## 2. Second (depends on 1)\n\n- [ ] 2.1 Write it\n\n{THIRD}"
+    needs = {"run": f"test -s parts/1.txt && touch {meet(lab)}/begun-2", "must": True}
+    waits = {"run": f"timeout 20 sh -c 'until test -e {meet(lab)}/begun-2; do sleep 0.05; done'", "must": True}
+    turns = [{"story": "2", "steps": [needs, *WRITES]}, {"story": "3", "steps": [waits, *WRITES]}]
+    make(lab, tasks).play(*turns, default=WRITES)
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
-    assert list_stories(lab) == ["1", "2"]
-    assert len(of_kind(lab.events(done), "iteration_started")) == 2
+    assert list_stories(lab) == ["1", "2", "3"]
+    assert len(of_kind(lab.events(done), "iteration_started")) == 3
 
 
 def test_a_conflict_goes_back_to_the_agent_of_its_story(lab: Lab) -> None:
@@ -731,7 +734,8 @@ def test_a_conflict_that_comes_up_again_and_again_is_a_question(lab: Lab) -> Non
     run.communicate(timeout=PATIENCE)
     assert run.returncode == 1
     assert list_stories(lab) == []
-    assert [one["why"] for one in of_kind(lab.events(), "sent_back")] == ["conflict"] * 4
+    assert [one["why"] for one in of_kind(lab.events(), "sent_back")] == ["conflict"] * 3
+    assert len(of_kind(lab.events(), "verdict")) == 1, "the fourth time"
     [asked] = lab.run("questions", "--json").json["questions"]
     assert asked["story"] == "1"
     lab.git("worktree", "remove", str(place))

@@ -40,6 +40,7 @@ from ralphtool.record.events import (
     Resumed,
     RunEnded,
     RunStarted,
+    SentBack,
     Setup,
     Steered,
     Ticked,
@@ -101,6 +102,8 @@ def of_attempt(name: str) -> Look:
     return lambda view: getattr(view.attempts[-1], name)
 
 
+BACK = SentBack(at=at(60), story="2", iteration=1)
+MEASURED = structs.replace(BACK, seconds=Durations(agent=15.0, gates=2.0))
 ON_BRANCH = structs.replace(START, branch="ralph/add-login")
 NEXT = Decision(story="2", action="next", reason="the story is proven")
 DONE = (START, BEGUN, COMPLETED, Checkpoint(story="2", commit="9f2c", proof="unproven"))
@@ -159,6 +162,9 @@ TABLE: list[tuple[Sequence[Event], Look, object]] = [
     ([START, RunEnded(result="from the future")], lambda view: view.state, "unfinished"),
     ([START, BEGUN, RunEnded(stories=(StoryAfter(id="2", state="failed", why="red"),))], of_story("why"), "red"),
     ([START, BEGUN, RunEnded(at=at(30))], of_attempt("status"), "cut off"),
+    ([START, BEGUN, Queued(at=at(30), iteration=1), BACK], of_attempt("work"), ResourceUse(20.0)),
+    ([START, BEGUN, Queued(at=at(30), iteration=1), MEASURED], of_attempt("work"), ResourceUse(15.0)),
+    ([START, BEGUN, MEASURED], of_attempt("gate_seconds"), 2.0),
     ([START, RunEnded(stories=(StoryAfter(id="9", state="open"),))], lambda view: view.stories["9"].is_late, True),
     ([FAILED], of_attempt("status"), "failed"),
     ([Gate(command="make"), Verdict(story="2")], lambda view: len(view.attempts[0].gates), 1),

@@ -15,9 +15,8 @@ from views.night import BEGAN, Night
 import ralphtool
 from ralphtool.record import events
 from ralphtool.record.runs import RUN_STATES
-from ralphtool.record.view_parts import STORY_STATES
+from ralphtool.record.view_parts import COUNTED, STORY_STATES
 from ralphtool.views import look
-from ralphtool.views.report import facts
 from ralphtool.views.terminal import phrases
 from ralphtool.views.terminal.picture import RunDisplay
 from ralphtool.views.web.page import answer_page
@@ -29,7 +28,7 @@ CSS = (VIEWS / "report/page.css").read_text()
 
 def test_every_state_has_a_look() -> None:
     assert set(look.STORIES) == {*STORY_STATES, "unproven", "current"}
-    assert set(look.ATTEMPTS) == {*facts.ENDINGS, "running", "other"}
+    assert set(look.ATTEMPTS) == {*COUNTED, "running", "other"}
     assert set(look.RUNS) == set(RUN_STATES)
 
 

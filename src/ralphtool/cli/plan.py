@@ -41,7 +41,7 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str], flag:
         _print_part("Problems of the gates", plan.gate_troubles)
     _print_part("Agents", agents or ["none"])
     if troubles:
-        _print_part("Problems that prevent a run", troubles)
+        _print_part("Problems that prevent a run", [line for text in troubles for line in text.splitlines()])
     if plan.prompt is None:
         echo("\nNo story can be worked on now.")
         return

@@ -152,10 +152,10 @@ def _end_branch(repository: Repository, change: str, commit: str, made: str | No
 
 def _take_up_plan(place: SpecPlace, commit: str) -> str:
     """The user's edits to the plan are committed to the branch first: from then on they can't be lost."""
-    repository, start = place.repository, place.repository.resolve(layout.START + place.change)
+    repository, paths = place.repository, place.list_paths()
+    start = user_plan.find_seen(repository, place.change, paths)
     if start is None:
         return commit
-    paths = place.list_paths()
     theirs = user_plan.take_files(repository, paths)
     if user_plan.is_left_behind(repository, place.change, paths, repository.files_at(theirs, *paths)):
         return commit

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from ralphtool.record.event_parts import Durations
+
 if TYPE_CHECKING:
     from ralphtool.executors import Report
     from ralphtool.judging.gates import GateResult
@@ -59,6 +61,9 @@ class LaneJob(Struct, kw_only=True, eq=False):
         if self.report is None:
             raise AssertionError("what waits to be merged has been worked on")
         return self.report
+
+    def describe_durations(self) -> Durations:
+        return Durations(agent=round(self.work.agent_seconds, 3), gates=round(self.gate_seconds, 3))
 
     def tick(self, spec: Spec) -> None:
         """Ticks the attempt's tasks in `spec`, which belongs to the newest work."""

@@ -31,14 +31,21 @@ def note_rewording(change: Change, iteration: Iteration) -> None:
     """Notes if the user has reworded a story while an agent did it: then its work is not what the plan asks for."""
     if not iteration.is_done:
         return
+    change.change_state.story(iteration.story.id).is_outdated = iteration.story.id in _list_reworded(change)
+
+
+def _list_reworded(change: Change) -> set[str]:
+    """The stories that the user has reworded since the plan was taken up last."""
     try:
         merged = change.workspace.merge_users_plan(change.ref)
     except UnusablePlan:
-        merged = None
+        change.workspace.forget_users_plan()
+        return set()
+    if merged is None:  # not forgotten: lanes would wait for each other to take up an edit that does not exist
+        return set()
     change.workspace.forget_users_plan()
-    known = {new: old for old, new in merged.edit.renamed} if merged else {}
-    reworded = {known.get(id, id) for id in merged.edit.reworded} if merged else set()
-    change.change_state.story(iteration.story.id).is_outdated = iteration.story.id in reworded
+    known = {new: old for old, new in merged.edit.renamed}
+    return {known.get(id, id) for id in merged.edit.reworded}
 
 
 def follow_user_at_end(change: Change) -> None:

@@ -476,11 +476,11 @@ class SideBySide(Loop):
             own_paths=[*map(printable, place.list_between(job.base, str(job.work.tree)))],
             their_paths=[*map(printable, place.list_between(job.base, tip))],
         )
-        why = "conflict" if files else "red-together"
-        self.log.add(events.SentBack(**job.about, why=why, others=others, files=files, tests=tests))
         if self.change.change_state.story(job.story).returns >= MOST_RETURNS:
             self._give_up(job, meeting.explain())
             return
+        why, took = "conflict" if files else "red-together", job.describe_durations()
+        self.log.add(events.SentBack(**job.about, why=why, others=others, files=files, tests=tests, seconds=took))
         place.catch_up(tip)
         sending_back.send_back(job.started, place, meeting)
         self._free(job)

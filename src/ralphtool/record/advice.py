@@ -90,11 +90,16 @@ def can_continue(rows: Sequence[StoryAfter], depends_on: Mapping[str, Sequence[s
     return bool(left)
 
 
+def _is_all_new(repository: Repository, change: str) -> bool:
+    """Whether there was no commit before. Another clone has no note of that."""
+    begun = repository.resolve(layout.BASE + change)
+    return not (begun or repository.text("merge-base", "HEAD", layout.BRANCHES + change, check=False))
+
+
 def advise_on_branch(repository: Repository | None, change: str, conflicts: Sequence[str]) -> Iterator[NextStep]:
     """Every story is done or skipped, and the work is on the branch of the change. `conflicts` are the files that the
     user's branch has changed in the same lines: `finish` refuses those."""
-    is_all_new = repository is not None and not repository.resolve(layout.BASE + change)  # there was no commit before
-    since = "" if is_all_new else "HEAD.."
+    since = "" if repository is not None and _is_all_new(repository, change) else "HEAD.."
     yield NextStep(say="review the work", run=f"git log -p {since}{layout.branch(change)}")
     if conflicts:
         say = f"merge it and resolve the conflicts: your branch changed the same lines ({join_first(conflicts)})"

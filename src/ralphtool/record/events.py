@@ -411,6 +411,8 @@ class SentBack(_BaseEvent, frozen=True, kw_only=True, tag="sent_back"):
     """the files in conflict"""
     tests: tuple[str, ...] = ()
     """the gates and tests that are red"""
+    seconds: Durations = Durations()
+    """how long its parts took"""
 
 
 class Proof(_BaseEvent, frozen=True, kw_only=True, tag="proof"):

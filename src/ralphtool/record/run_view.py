@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import structs
 
 from ralphtool import agents
+from ralphtool.record.event_parts import Durations
 from ralphtool.record.events import (
     Agent,
     Answered,
@@ -70,6 +71,7 @@ _ID = 200  # characters of an id
 _NOT_COMMITTED = "its work is not on the branch"
 _KEEPS_TICKS = ("completed", "partial")  # after other verdicts, the ticks are undone
 _LONGEST_WAIT = 1e9  # seconds
+_UNKNOWN = Durations()
 
 
 class RunView:
@@ -188,12 +190,11 @@ class RunView:
             story.attempts.append(attempt)
         return attempt
 
-    def _cut_off(self, number: int, status: str = "cut off") -> None:
+    def _cut_off(self, number: int, status: str = "cut off", took: Durations = _UNKNOWN) -> None:
         attempt = self.current.pop(number)
         attempt.status, attempt.ended = status, self.now
-        attempt.gate_seconds = sum(one.ended - one.began for one in attempt.gates)
-        took = (attempt.queued or self.now - attempt.gate_seconds) - attempt.began
-        attempt.work = attempt.used + ResourceUse(max(0.0, took))
+        took = took if took != _UNKNOWN else attempt.estimate_durations(self.now)
+        attempt.gate_seconds, attempt.work = took.gates, attempt.used + ResourceUse(took.agent)
         self._add_spent(attempt.used)
 
     def _add_spent(self, used: ResourceUse) -> None:
@@ -229,7 +230,7 @@ class RunView:
 
     def _apply_return(self, event: SentBack) -> None:
         if event.iteration in self.current:
-            self._cut_off(event.iteration, "sent back")
+            self._cut_off(event.iteration, "sent back", event.seconds)
         story, told = self._find_story(event.story), trim(event)
         story.ticked, story.tasks_done = (), story.tasks_before  # its ticks are undone
         what = f"both change {', '.join(told.files)}" if told.files else "together they are red"

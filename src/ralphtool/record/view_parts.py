@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from ralphtool import agents
+from ralphtool.record.event_parts import Durations
 from ralphtool.record.events import (
     Agent,
     Answered,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 StoryStateName = Literal["done", "waiting", "failed", "skipped", "open"]
 STORY_STATES: tuple[StoryStateName, ...] = ("done", "waiting", "failed", "skipped", "open")
+COUNTED = ("completed", "partial", "failed", "blocked")  # the verdicts on attempts that count
 _ID = 200  # characters of an id
 _LAST, _LONGEST_WAIT = 7_000_000_000, 1e9  # seconds: since the epoch (the year 2191), and of a wait
 
@@ -127,6 +129,15 @@ class AttemptView(Struct, kw_only=True):
     decision: Decision | None = None
     checkpoint: Checkpoint | None = None
     receipt: Receipt | None = None
+
+    @property
+    def counts(self) -> bool:
+        return self.status in COUNTED
+
+    def estimate_durations(self, now: float) -> Durations:
+        """How long its parts took, if the record does not say: the agent is at work when no gate is."""
+        gates = sum(one.ended - one.began for one in self.gates)
+        return Durations(agent=max(0.0, (self.queued or now - gates) - self.began), gates=gates)
 
     @property
     def worker_names(self) -> tuple[str, ...]:

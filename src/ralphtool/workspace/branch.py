@@ -250,9 +250,10 @@ def describe_newer_commits(home: Repository, change: str, own: Sequence[str]) ->
     """A notice about files that the user has committed since the branch began: a run continues from its branch,
     without them. `own` paths are merged by each run. Empty if another line of work is checked out."""
     base, tip, head = (home.resolve(name) for name in (layout.BASE + change, layout.BRANCHES + change, "HEAD"))
+    fork = home.text("merge-base", tip, head, check=False) if tip and head else ""
+    base = base or fork  # another clone has no note of it
     if not (base and tip and head) or head in (base, tip) or not home.is_ancestor(base, head):
         return []
-    fork = home.text("merge-base", tip, head, check=False)
     differing = (
         _list_differing(home, fork, head) & _list_differing(home, tip, head) if fork not in ("", head) else set()
     )

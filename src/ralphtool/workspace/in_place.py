@@ -22,7 +22,7 @@ from ralphtool.workspace.protected_refs import move_back
 from ralphtool.workspace.shared_branch import check_committed
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree
-from ralphtool.workspace.user_plan import is_left_behind, take_files
+from ralphtool.workspace.user_plan import find_seen, is_left_behind, take_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -43,6 +43,7 @@ class InPlace(Tree):
         self.stash = Stash(repository, self.ours)
         self._lock = -1
         self._plan_at_start: str | None = None  # as the user had it, before it was set aside
+        self._seen_at_start: str | None = None
         self.late_edits = LateEdits(repository, change)
         self._is_taken = False  # the work of the present attempt
         self._outdated_files: list[str] = []  # the notice about them, once they are back
@@ -60,6 +61,7 @@ class InPlace(Tree):
             check_committed(self.repository, self.ref, [self.ours, *own])  # an edited plan is merged
         known = self.repository.resolve(self.ref)
         self._plan_at_start = self._take_plan(own) if known else None
+        self._seen_at_start = find_seen(self.repository, self.change, own)  # HEAD is the branch from now on
         told += describe_newer_commits(self.repository, self.change, [self.ours, *own]) if known else []
         told += self.start_branch(own, known, self.repository.resolve("HEAD"))
         try:
@@ -79,6 +81,9 @@ class InPlace(Tree):
     def has_edited_plan(self, ref: str) -> bool:
         """Only when the run begins: from then on, changes in the folder are the agent's."""
         return self._plan_at_start is not None
+
+    def _find_seen_plan(self, ref: str) -> str | None:
+        return self._seen_at_start
 
     def _take_users_plan(self, ref: str, known: str) -> str | None:
         taken, self._plan_at_start = self._plan_at_start, None

@@ -116,12 +116,17 @@ class Tree(NeverSetUp):
 
     def _merge_kept(self, kept: str) -> tuple[str, str | None]:
         """The work of an earlier attempt, on top of the last checkpoint."""
-        if self.repository.text("rev-parse", "--verify", "--quiet", f"{kept}^", check=False) == self.tip:
-            return self.repository.tree_of(kept), None
+        commit = self.repository.resolve(kept)
+        if commit is None:
+            return self._tip_tree, "the work that an earlier attempt left is not in this clone: starting over"
+        if self.repository.resolve(f"{commit}^") == self.tip:
+            return self.repository.tree_of(commit), None
         try:
-            return self.repository.text("merge-tree", "--write-tree", self.tip, kept).split("\n")[0], None
+            return self.repository.text("merge-tree", "--write-tree", self.tip, commit).split("\n")[0], None
         except GitError:
-            trouble = f"what an earlier attempt left ({kept[:10]}) can't be applied on top of newer work: starting over"
+            trouble = (
+                f"what an earlier attempt left ({commit[:10]}) can't be applied on top of newer work: starting over"
+            )
             return self._tip_tree, trouble
 
     def _switch_to(self, tree: str) -> None:
@@ -362,12 +367,15 @@ class Tree(NeverSetUp):
         """A tree with the user's version of the plan; None if there is nothing new."""
         raise NotImplementedError
 
+    def _find_seen_plan(self, ref: str) -> str | None:
+        """The commit with the user's version when a run last looked."""
+        return user_plan.find_seen(self.repository, self.change, self._spec_place(ref).list_paths())
+
     def forget_users_plan(self) -> None:
         pass
 
     def merge_users_plan(self, ref: str, outdated: Collection[str] = ()) -> MergedPlan | None:
-        known = self.repository.resolve(layout.START + self.change)
-        if known is None or not self.has_edited_plan(ref):
+        if not self.has_edited_plan(ref) or (known := self._find_seen_plan(ref)) is None:
             return None
         taken = self._take_users_plan(ref, known)
         if taken is None:

@@ -62,7 +62,7 @@ class UserPlan:
 
     def has_changed(self) -> bool:
         """Whether it may have changed since it was last taken; cheap, since it is called before each story."""
-        return tuple(self._list_states()) != self._seen
+        return tuple(self._list_states()) != self._seen and self._is_in_use()
 
     def forget(self) -> None:
         """It was only looked at: the same edit must be found again."""
@@ -76,13 +76,17 @@ class UserPlan:
     def take(self, known: str | None) -> str | None:
         """A tree with the files of the change as the user has them now. None if they can't be used now: the user is on
         another or an older branch, a git operation is in progress, or a stash has what was `known`."""
-        if self._home.head() != self._branch or self._is_git_at_work():
+        if not self._is_in_use():
             return None
         seen, tree = tuple(self._list_states()), take_files(self._home, self._place.list_paths())
         if known and (self._is_stashed(tree, known) or self._is_left_behind(tree)):
             return None
         self._seen = seen
         return tree
+
+    def _is_in_use(self) -> bool:
+        """Not if the user is on another branch, or if a git operation is in progress: what is there is no edit then."""
+        return self._home.head() == self._branch and not self._is_git_at_work()
 
     def _is_git_at_work(self) -> bool:
         return any(os.path.lexists(os.path.join(self._home.gitdir, name)) for name in _GIT_AT_WORK)
@@ -135,6 +139,22 @@ def _list_below(folder: str) -> list[str]:
     return [os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names]
 
 
+def find_seen(home: Repository, change: str, paths: Sequence[str]) -> str | None:
+    """The commit with the user's version of the plan when a run last looked.
+
+    Another clone has no note of that. There it is the commit with which the branch began, or the first one of the
+    change, if the plan was not committed before."""
+    branch = layout.BRANCHES + change
+    known = home.resolve(layout.START + change)
+    if known or home.resolve(branch) is None:
+        return known
+    fork = home.text("merge-base", "HEAD", branch, check=False)
+    own = ["--reverse", "--first-parent", "--format=%H", "--fixed-strings", f"--grep=Ralph-Change: {change}"]
+    first = home.text("log", *own, f"{fork}..{branch}" if fork else branch, "--").partition("\n")[0]
+    begun = fork or home.resolve(f"{first}^")  # a shallow clone may not have the fork
+    return begun if begun and home.files_at(begun, *paths) else first or None
+
+
 # --- merging ----------------------------------------------------------------------------------------
 
 
@@ -154,7 +174,9 @@ def merge(place: SpecPlace, base: str, tip: str, theirs: str, outdated: Collecti
     tree = write_blobs(repository, tip, changed)
     before, ours, edited = (_read_stories(place, one) for one in (base, tip, tree))
     edit = plan_merge.compare(before, ours, edited, outdated)
-    return MergedPlan(tree=place.edit(tree, lambda spec: _set_ticks(spec, edit)), edit=edit)
+    made = place.edit(tree, lambda spec: _set_ticks(spec, edit))
+    is_known = edit.is_nothing and made == repository.tree_of(tip)  # taken up in another clone
+    return None if is_known else MergedPlan(tree=made, edit=edit)
 
 
 def take_as_it_is(place: SpecPlace, base: str, tip: str, theirs: str) -> MergedPlan | None:
@@ -173,10 +195,10 @@ def preview(place: SpecPlace, folder: str) -> PlanEdit | None:
     Nothing else changes. None if there is no edit. For a plan that can't be used, the copy stays as it is.
     """
     repository = place.repository
-    base, tip = (repository.resolve(one + place.change) for one in (layout.START, layout.BRANCHES))
+    paths, tip = place.list_paths(), repository.resolve(layout.BRANCHES + place.change)
+    base = find_seen(repository, place.change, paths)
     if base is None or tip is None:
         return None
-    paths = place.list_paths()
     theirs = {path: files.read(os.path.join(repository.top, path)) for path in _name_files(repository.top, paths)}
     if is_left_behind(repository, place.change, paths, theirs):
         return None

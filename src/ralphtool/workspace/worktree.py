@@ -19,7 +19,7 @@ from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
 from ralphtool.workspace.revert import MergedTree, SpecPlace
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree
-from ralphtool.workspace.user_plan import UserPlan
+from ralphtool.workspace.user_plan import UserPlan, find_seen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -180,6 +180,9 @@ class Worktree(Tree):
 
     def _take_users_plan(self, ref: str, known: str) -> str | None:
         return self._find_user_plan(ref).take(known)
+
+    def _find_seen_plan(self, ref: str) -> str | None:
+        return find_seen(self.home, self.change, self._spec_place(ref).list_paths())
 
     def commit_user_files(self) -> str | None:
         """A commit of the user's own tree as it is now, on the last checkpoint; None if the files are the same."""

@@ -316,9 +316,11 @@ def test_a_long_record_takes_time_in_proportion() -> None:
     assert measure(40_000) < 30 * measure(4_000)
 
 
-def test_what_an_attempt_cost_that_was_cut_off_is_counted() -> None:
+@pytest.mark.parametrize("is_sent_back", [False, True])
+def test_what_an_attempt_cost_that_was_not_judged_is_counted(is_sent_back: bool) -> None:
     spent = [said("usage", 20 + step, input_tokens=1, cost=0.25) | {"iteration": 1} for step in (0, 1)]
-    spans = build_spans(decode(started(story("1", "Set up")), iteration("1", begun=10, iteration=1), *spent), RUN)
-    told = {metric.name: metric for metric in build_metrics(spans)}
+    back = [{**spent[0], "type": "sent_back", "story": "1", "why": "conflict"}] if is_sent_back else []
+    night = (started(story("1", "Set up")), iteration("1", begun=10, iteration=1), *spent, *back)
+    told = {metric.name: metric for metric in build_metrics(build_spans(decode(*night), RUN))}
     assert [point.sum for point in told["ralphtool.cost"].points] == [0.5]
-    assert "ralphtool.attempts" not in told  # it has no verdict
+    assert ("ralphtool.attempts" in told) == is_sent_back

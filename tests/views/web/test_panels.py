@@ -110,6 +110,19 @@ def test_what_people_decided_after_a_run_is_shown(tmp_path: Path) -> None:
     assert "rejected" not in unknown["stories"], "a state that was removed is nobody's word"
 
 
+def test_what_was_sent_back_or_put_off_is_no_attempt(tmp_path: Path) -> None:
+    night = begin("1", "2")
+    night.add("verdict", status="transient", story="1", iteration=1)
+    night.add("iteration_started", story="1", iteration=3, number=3)
+    night.add("sent_back", story="1", iteration=3, why="conflict", others=["3"], files=["a.py"])
+    assert "attempts 0 2 not counted" in Seen(tmp_path, night)["head"]
+    night.add("iteration_started", story="1", iteration=4, number=4)
+    night.add("verdict", status="failed", story="1", iteration=4)
+    seen = Seen(tmp_path, night)
+    assert "attempts 1 2 not counted" in seen["head"]
+    assert "1 attempt · 2 not counted" in seen["stories"]
+
+
 def test_names_of_stories_never_leave_their_link(tmp_path: Path) -> None:
     night = Night()
     night.add("run_started", change="add-login", stories=[{"id": '../x?a=b&c#/"', "title": "odd"}])

@@ -144,12 +144,13 @@ def test_two_tabs_show_the_same_and_a_restart_loses_and_repeats_nothing(lab: Lab
     lines = record.read_bytes().splitlines(keepends=True)
     record.write_bytes(b"".join(lines[:20]))
     server = serve(lab)
-    tab = look(server.address)
+    tab = look(server.address, viewport={"width": 360, "height": 740})
     open_run(tab)
     other = tab.open_another(server.address.partition("#")[0] + tab.page.evaluate("location.hash"))
     expect(other.locator("#log .e")).to_have_count(tab.page.locator("#log .e").count())
     server.end(signal.SIGKILL)
     expect(tab.page.locator("#link")).to_contain_text("connection lost")
+    assert tab.page.evaluate("document.querySelector('.bar').clientHeight") < 120, "two rows on a phone"
     record.write_bytes(b"".join(lines))
     again = serve(lab, "--port", str(server.port))
     assert again.address == server.address
@@ -288,6 +289,8 @@ def test_everybody_can_use_it(lab: Lab, serve: Serve, look: Look, width: int, sc
     page.locator("#timeline summary").click()
     page.locator("#s-timeline svg").wait_for()
     check_page(tab)
+    page.keyboard.press("Escape")
+    expect(page.locator("#s-stories a").nth(2)).to_be_focused()
     page.get_by_role("link", name="Report").click()
     page.locator(".report h1").wait_for()
     check_page(tab)

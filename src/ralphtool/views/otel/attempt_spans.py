@@ -87,10 +87,14 @@ class AttemptSpans:
         return ended
 
     def cut_off(self, at: int) -> list[Span]:
-        """Ends all spans of an attempt without a verdict. Its cost is known from its agents only."""
+        """Ends all spans of an attempt without a verdict."""
+        self._set_reported_cost()
+        return [*self.close_all(at), self.span.close(at)]
+
+    def _set_reported_cost(self) -> None:
+        """Without a verdict, its cost is known from its agents only."""
         if self._cost is not None:
             self.span.attributes["ralphtool.cost"] = self._cost
-        return [*self.close_all(at), self.span.close(at)]
 
     def join(self, worker: str, at: int) -> None:
         """A worker on another machine has started the attempt."""
@@ -238,6 +242,8 @@ class AttemptSpans:
             counted = {"ralphtool.tasks_done": event.tasks_done, "ralphtool.tasks_total": event.tasks_total}
             used = {"ralphtool.input_tokens": event.input_tokens, "ralphtool.output_tokens": event.output_tokens}
             told |= counted | used | ({} if event.cost is None else {"ralphtool.cost": float(event.cost)})
+        else:
+            self._set_reported_cost()
         summary = event.summary if isinstance(event, Verdict) and self.trace.has_content else ""
         if summary:
             told["ralphtool.summary"] = clean_content(summary)

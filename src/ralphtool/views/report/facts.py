@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from ralphtool.record.view_parts import ResourceUse
+from ralphtool.record.view_parts import COUNTED, ResourceUse
 from ralphtool.views.terminal.phrases import is_expected
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     from ralphtool.record.view_parts import StoryStateName, Wait
 
-ENDINGS = ("completed", "partial", "failed", "blocked")  # of attempts that count
 PUT_OFF = ("transient", "interrupted")  # not counted as attempts: the work was not at fault
 
 
@@ -77,7 +76,7 @@ class ReportAttempt(Struct, frozen=True, kw_only=True):
 
     @property
     def counts(self) -> bool:
-        return self.status in ENDINGS
+        return self.status in COUNTED
 
     @property
     def is_put_off(self) -> bool:

@@ -22,7 +22,7 @@ from ralphtool.views.terminal.phrases import ACTIONS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralphtool.record.view_parts import ResourceUse
+    from ralphtool.record.view_parts import AttemptView, ResourceUse
     from ralphtool.views.report.facts import Facts, ReportAttempt, ReportStory, RunKnowledge
 
 _NAMES = 20  # of workers
@@ -68,7 +68,7 @@ def describe_ending(facts: Facts) -> str:
     return f"It ended because: {facts.reason.rstrip('.')}." if facts.reason else ""
 
 
-def count_attempts(attempts: Sequence[ReportAttempt]) -> list[str]:
+def count_attempts(attempts: Sequence[ReportAttempt | AttemptView]) -> list[str]:
     """As in `2 attempts`, `1 not counted`, `1 in progress`."""
     number = sum(one.counts for one in attempts)
     others = Counter(_name_uncounted(one) for one in attempts if not one.counts)
@@ -76,7 +76,7 @@ def count_attempts(attempts: Sequence[ReportAttempt]) -> list[str]:
     return told + [f"{times} {name}" for name, times in others.items()]
 
 
-def _name_uncounted(attempt: ReportAttempt) -> str:
+def _name_uncounted(attempt: ReportAttempt | AttemptView) -> str:
     return look.ATTEMPTS["running"].words if attempt.status == "running" else "not counted"
 
 

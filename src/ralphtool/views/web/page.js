@@ -183,16 +183,22 @@ function drawAnew() {
 }
 
 function drawReport() {
-  link("open", "report");
+  link("open", "loading");
   const back = h("p", { class: "report" }, h("a", { href: `#/${route.project}/${route.run}` }, "Back to the run"));
   $("view").replaceChildren(back);
-  call("report?" + about()).then(tree => back.after(make(tree)), tell);
+  call("report?" + about()).then(tree => { if (back.isConnected) { back.after(make(tree)); link("open", "report"); } }, tell);
 }
 
 async function drawStory() {
   dueStory = 0; isDrawing = true;
   const id = route.story;
-  if (!id) { $("story-box").replaceChildren(); isDrawing = false; return; }
+  if (!id) {
+    const closed = $("story")?.dataset.of;
+    $("story-box").replaceChildren();
+    all("#s-stories li").find(row => row.dataset.key === closed)?.firstChild.focus();  // with it, the scroll position
+    isDrawing = false;
+    return;
+  }
   try {
     const tree = await call("story?" + about({ story: id }));
     if (id !== route.story || !$("story-box")) { isDrawing = false; return; }
@@ -328,7 +334,8 @@ const KEYS = "j, k: stories\na: answer\np: pause or resume\ng: guide\nl: log\nh:
 const press = selector => page.querySelector(selector)?.click();
 on(page, "keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input,textarea,select,dialog")) return;
-  const links = all(".rows > li > a"), here = links.indexOf(page.activeElement);
+  const links = all(".rows > li > a"), now = page.querySelector(".rows a:focus") || page.querySelector("a[aria-current]");
+  const here = links.indexOf(now);
   const act = {
     j: () => links[Math.min(links.length - 1, here + 1)]?.focus(),
     k: () => links[Math.max(0, here - 1)]?.focus(),
@@ -337,7 +344,7 @@ on(page, "keydown", event => {
     g: () => press("[data-do=guide]"),
     l: () => $("log")?.focus(),
     h: () => press(".bar a"),
-    Escape: () => press("#story > .button"),
+    Escape: () => { if (route.story) location.hash = `#/${route.project}/${route.run}`; },
     "?": () => ask(KEYS),
   }[event.key];
   if (act) { event.preventDefault(); act(); }

@@ -19,7 +19,7 @@ from ralphtool.core.amounts import (
 )
 from ralphtool.judging import proof_words
 from ralphtool.views import look
-from ralphtool.views.report import formatting
+from ralphtool.views.report import formatting, wording
 from ralphtool.views.report.elements import build_bar, tag
 from ralphtool.views.terminal.event_lines import format_gate_result, render_agent_event
 from ralphtool.views.terminal.phrases import (
@@ -166,13 +166,19 @@ def _build_numbers(shown: Shown) -> Element:
     tiles = [
         ("stories done", f"{len(done)} of {len(view.stories)}", claims),
         ("time", _build_time(shown), ""),
-        ("attempts", str(len(view.attempts)), ""),
+        ("attempts", str(sum(one.counts for one in view.attempts)), _describe_uncounted(shown)),
         ("cost", format_cost(used.cost), ""),
         ("tokens", format_tokens(used.input_tokens + used.output_tokens) if used.input_tokens else "", ""),
         *(_build_quota(one) for one in view.quotas.values()),
     ]
     parts = [_build_number(name, value, more) for name, value, more in tiles if value]
     return tag("dl", parts, class_="numbers", data_key="numbers")
+
+
+def _describe_uncounted(shown: Shown) -> str:
+    """Without those in progress, which have a card."""
+    others = [one for one in shown.view.attempts if not one.counts and (one.status or not shown.is_alive)]
+    return ", ".join(wording.count_attempts(others))
 
 
 def _build_time(shown: Shown) -> Element | str:
@@ -414,7 +420,7 @@ def _list_remarks(shown: Shown, story: StoryView, now: AttemptView | None) -> li
         parts += filter(None, [look.PHASES.get(now.phase), describe_workers([now.worker], clean=_clean)])
         parts.append(build_moment("since", now.began))
     elif len(story.attempts) > 1:
-        parts.append(pluralize(len(story.attempts), "attempt", "attempts"))
+        parts += wording.count_attempts(story.attempts)
     return [[" · " if number else None, one] for number, one in enumerate(parts)]
 
 
