@@ -99,11 +99,14 @@ def test_nothing_is_changed(planned: Lab) -> None:
     assert (everything(planned.root), everything(planned.tmp)) == (before, made)
 
 
-def test_a_progress_txt_is_not_taken_over_yet(planned: Lab) -> None:
+def test_a_progress_txt_is_only_taken_over_by_a_run_which_says_so(planned: Lab) -> None:
     planned.write("progress.txt", "# Progress\n\n## Codebase Patterns\n- Use cents\n")
     before = everything(planned.root)
     assert planned.run("run", "--dry-run").exit_code == 0
     assert everything(planned.root) == before
+    told = planned.run("run", "--max-iterations", "1")
+    assert "progress.txt of another loop is now part of the history" in told.stdout
+    assert not (planned.root / "progress.txt").exists()
 
 
 def test_what_keeps_a_run_from_beginning_is_told(planned: Lab) -> None:

@@ -336,6 +336,21 @@ def test_optional_by_heading_and_by_section(ralph: Ralph) -> None:
     assert [story.id for story in spec.stories() if not story.optional] == ["1", "5"]
 
 
+@pytest.mark.parametrize(
+    ("title", "is_optional"),
+    [
+        ("Phase B: 清理冗余模块（可选，延后）", True),
+        ("Extra (Optional, later)", True),
+        ("Pulido (opcional)", True),
+        ("Read optional (or missing) fields", False),
+        ("Fields (optionals)", False),
+    ],
+)
+def test_optional_with_a_remark_and_in_other_languages(ralph: Ralph, title: str, is_optional: bool) -> None:
+    spec = opened(ralph, f"## 1. Must\n- [ ] 1.1 x\n## {title}\n- [ ] x\n")
+    assert spec.stories()[1].optional == is_optional
+
+
 def test_optional_stories_do_not_hold_up_the_change(ralph: Ralph) -> None:
     spec = opened(ralph, "## 1. Must\n- [x] 1.1 x\n## 2. Extra (optional)\n- [ ] 2.1 x\n")
     assert specs.is_complete(spec.stories())

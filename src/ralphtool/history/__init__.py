@@ -88,6 +88,7 @@ class AttemptCounts(Struct, frozen=True):
 class History(Store):
     """The history of the project in a folder. Every query reads the current state."""
 
+    migration: Migration | None = None  # the one of the first use
     _migrated = False
     _migrating = False
 
@@ -101,7 +102,7 @@ class History(Store):
     def first_use(self) -> None:
         if not self._migrated and not self._migrating:
             try:
-                self.migrate()
+                self.migration = self.migrate()
             except OSError as error:
                 if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                     raise  # otherwise the project is read-only: its history is read as it is
@@ -115,6 +116,13 @@ class History(Store):
             self._migrating = False
         self._migrated = not dry_run
         return found
+
+    def describe_migration(self) -> list[str]:
+        """For people: the first use has moved one of their files."""
+        if self.migration is None:
+            return []
+        old, new = (os.path.relpath(path, self.root) for path in (self.migration.path, self.migration.backup))
+        return [f"{old} of another loop is now part of the history; the file is kept as {new}"]
 
     # --- adding ---------------------------------------------------------------------------------
 

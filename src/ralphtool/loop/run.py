@@ -217,6 +217,7 @@ def _start_run(
     """Locks the change, opens the record, and runs the loop."""
     history = History(root)
     history.check()
+    notices = [*notices, *history.describe_migration()]
     change_state.load(root, spec.change)
     id = build_id(spec.change)
     is_resumed = locks.read_lock(root, spec.change) is not None

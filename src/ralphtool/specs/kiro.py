@@ -73,12 +73,9 @@ class Kiro(WithNotes):
 
     def _read_groups(self) -> "list[_Group]":
         reader = _TaskReader(markdown.load(self.tasks_file) or "", self.tasks_file)
-        self._warn(reader.warnings)
-        return reader.groups
-
-    def _warn(self, texts: "Iterable[str]") -> None:
-        for text in texts:
+        for text in reader.warnings:
             self.warn(text)
+        return reader.groups
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:
         self._edit(task_id, _tick)
@@ -124,7 +121,7 @@ class Kiro(WithNotes):
             return markdown.load(path)
         except SpecError:
             text = _read_leniently(path)
-        self._warn([f"{path} is not UTF-8: unreadable characters are replaced; save the file as UTF-8"])
+        self.warn(f"{path} is not UTF-8: unreadable characters are replaced; save the file as UTF-8")
         return text
 
 
@@ -269,9 +266,8 @@ def _split_box(text: str) -> tuple[bool, str, str]:
     bare = text.removeprefix("\\")
     optional = bare[:1] == "*" and bare[1:2] != "*"
     bare = bare[1:].lstrip() if optional else text
-    head, star, rest = bare.partition("*")
-    head = head.rstrip("\\.")
-    if star and rest[:1] != "*" and markdown.is_number(head):
+    head, _, rest = bare.partition("*")
+    if rest[:1] not in ("", "*") and markdown.is_number(head := head.rstrip("\\.")):
         optional, bare = True, f"{head}. {rest.lstrip()}"
     number, title = markdown.split_number(bare.replace("**", "", 2) if bare.startswith("**") else bare) or ("", bare)
     return optional, number, title

@@ -285,8 +285,30 @@ _LATER = ("optional", "future", "nice to have")
 _KINDS_OF_WORK = ("", "work", "tasks", "items", "ideas", "stories", "features", "improvements", "enhancements")
 
 
+# In the languages that specs are written in.
+_OPTIONAL = (
+    "optional",
+    "opcional",
+    "optionnel",
+    "facultatif",
+    "opzionale",
+    "可选",
+    "可選",
+    "オプション",
+    "任意",
+    "선택",
+)
+_NARROW = str.maketrans("\uff08\uff09\uff0c\u3001\uff1b", "(),,;")
+
+
 def is_optional(title: str, above: "Sequence[str]" = ()) -> bool:
-    return "(optional)" in title.lower() or any(_is_for_later(name) for name in (title, *above))
+    return _says_optional(title) or any(_is_for_later(name) for name in (title, *above))
+
+
+def _says_optional(title: str) -> bool:
+    """In parentheses, with or without a remark: `(optional)`, `(optional, later)`."""
+    plain = title.lower().translate(_NARROW)
+    return "(" in plain and any(f"({word}{end}" in plain for word in _OPTIONAL for end in "),;")
 
 
 def _is_for_later(title: str) -> bool:
