@@ -189,7 +189,7 @@ def _find_unix_client(transport: Any) -> tuple[str, int] | None:
 
 def _find_silent(connections: Iterable[Any], newest: Any) -> Any:
     """The oldest connection without a request: clients that open many and send nothing lose them first."""
-    silent = [one for one in connections if one.cycle is None and one is not newest]
+    silent = [one for one in connections if one.cycle is None and one is not newest and not one.transport.is_closing()]
     return min(silent, key=lambda one: one._began, default=newest)
 
 
@@ -204,7 +204,7 @@ def _build_protocol() -> Any:
             self.client = self.client or _find_unix_client(transport)
             self.app_state = {**self.app_state, "abort": transport.abort}
             self._began = self.loop.time()
-            if len(self.connections) > _CONNECTIONS:
+            if len(self.connections) >= _CONNECTIONS:  # with so many, uvicorn refuses every request
                 _find_silent(self.connections, self).transport.abort()
             self._deadline = self.loop.call_later(_HEAD_SECONDS, self._close_silent)
 
