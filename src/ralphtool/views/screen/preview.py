@@ -58,7 +58,7 @@ def describe_run(run: RunSummary) -> str:
     seconds = runs.measure_duration(run)
     told = [format_recorded_time(run.began), format_duration(seconds) if seconds else ""]
     told += [
-        f"{run.stories_done}/{run.stories_total}",
+        runs.describe_progress(run),
         format_cost(float(run.spent.get("cost") or 0)),
         look.RUNS[run.state].words,
     ]
