@@ -30,6 +30,7 @@ def test_it_can_be_read_at_once(ralph: Ralph, format: str, change: str) -> None:
     assert shown["adapter"] == format
     assert [len(story["tasks"]) for story in shown["stories"]] == [2, 2]
     assert [story["done"] for story in shown["stories"]] == [False, False]
+    assert shown["stories"][1]["depends_on"] == [shown["stories"][0]["id"]], "its title says so"
     files = {str(path) for path in ralph.root.rglob("*") if path.is_file()}
     assert files == set(told["files"])
     before = ralph.snapshot()
@@ -97,6 +98,15 @@ def test_examples_that_nobody_has_replaced_are_not_run(lab: Lab, format: str) ->
     assert not (lab.root / ".ralph/runs").exists()
     planned = lab.run("run", "--dry-run")
     assert (planned.exit_code, "still has the examples" in planned.stdout) == (1, True)
+
+
+def test_doctor_warns_of_examples_that_nobody_has_replaced(lab: Lab) -> None:
+    lab.run("new", "Add login")
+    findings = json.loads(lab.run("doctor", "--json").stdout)["findings"]
+    found = [one for one in findings if one["about"] == "specs"]
+    assert [one["state"] for one in found] == ["warning", "ok"]
+    assert found[0]["text"].endswith("plans/add-login.md still has the examples of `ralphtool new`")
+    assert found[0]["mend"] == "replace them with your own stories"
 
 
 @pytest.mark.parametrize(

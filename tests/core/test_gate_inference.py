@@ -113,6 +113,16 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
         ["ruff check .", "pyright"],
         [],
     ),
+    "ruff that fixes what it finds": (
+        {"pyproject.toml": "[tool.ruff]\nfix = true  # locally\n", "uv.lock": ""},
+        ["uv run ruff check --no-fix ."],
+        [],
+    ),
+    "ruff that only fixes": (
+        {".ruff.toml": "fix = true\nfix-only = true\n[lint]\nfixable = []\n", "setup.py": ""},
+        ["ruff check --no-fix --no-fix-only ."],
+        [],
+    ),
     # JavaScript
     "npm": (
         {"package.json": scripts(test="jest", lint="eslint ."), "package-lock.json": ""},

@@ -165,7 +165,7 @@ def test_a_project_without_commits_gets_a_command_that_works(lab: Lab) -> None:
     lab.git(*command.split()[1:])
 
 
-@pytest.mark.parametrize(("stories", "words"), [(1, ""), (2, "--side-by-side 2 to work on 2"), (6, "--side-by-side 4")])
+@pytest.mark.parametrize(("stories", "words"), [(1, ""), (2, "With --side-by-side 2:"), (6, "With --side-by-side 4:")])
 def test_no_more_stories_at_once_are_suggested_than_there_are(lab: Lab, stories: int, words: str) -> None:
     numbers = range(1, stories + 1)
     lab.repository("".join(f"## {one}. Part\n\n- [ ] {one}.1 Make it\n\n" for one in numbers))

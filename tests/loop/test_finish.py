@@ -73,8 +73,8 @@ def test_a_branch_that_the_user_has_merged_needs_no_other_merge(done: Lab) -> No
 
 def test_an_unknown_change_and_both_flags_are_refused(done: Lab) -> None:
     before = everything(done)
-    assert "no branch" in done.run("finish", "other").stderr
-    assert "no branch" in done.run("finish", "other", "--squash").stderr
+    assert "there is no change other" in done.run("finish", "other").stderr
+    assert "there is no change other" in done.run("finish", "other", "--squash").stderr
     assert done.run("finish", "--keep", "--squash").exit_code == 2
     assert everything(done) == before
 

@@ -8,7 +8,7 @@ from project import Result
 from ralphtool.judging.gate_programs import find_missing_program
 
 GATE = "pytst -q"
-TOLD = f"the gate `{GATE}` can't be started: pytst is not installed; results will be unverified"
+TOLD = f"the gate `{GATE}` can't be started: pytst is not installed; it proves nothing"
 TASKS = "## 1. First\n\n- [ ] 1.1 Make a\n"
 INSTALL = r"mkdir -p .tools; printf '#!/bin/sh\n' >.tools/pytst; chmod +x .tools/pytst"
 

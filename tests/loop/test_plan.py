@@ -428,10 +428,14 @@ def test_links_and_binary_files_are_not_kept(lab: PlanLab) -> None:
 
 
 def test_an_agent_that_fails_says_why(lab: PlanLab) -> None:
-    lab.drafts({}, exit=3)
+    lab.drafts({"plans/other.md": CHECKLIST}, exit=3)
     error = lab.plan("Add CSV export", "--yes", "--json").error
     assert "exit status 3" in error["error"]
+    assert "what it wrote instead (plans/other.md) is in " in error["error"]
     assert "ralphtool logs" in error["error"]
+    report = lab.run("report").stdout
+    assert report.startswith("# add-csv-export: no draft was kept.\n")
+    assert ('`ralphtool plan "…"`' in report, "ralphtool run" in report) == (True, False), "there is nothing to run"
     assert lab.told("iteration_started", "attempt") == [1], "whoever can't work is not asked again"
 
 
@@ -462,6 +466,7 @@ def test_it_is_on_record_like_an_iteration(lab: PlanLab) -> None:
     assert "I could write" in lab.run("logs").stdout
     assert " plan" in lab.run("runs").stdout
     report = lab.run("report").stdout
+    assert report.startswith("# add-csv-export: the change is drafted.\n"), "no story is done"
     assert "ralphtool run add-csv-export" in report
     assert "there is no git" not in report
     assert lab.entries() == [], "the history is about stories"

@@ -25,6 +25,12 @@ def read(root: Path, *events: Event | bytes) -> runs.RunSummary:
     return runs.read_summary(str(root), ID)
 
 
+def test_a_draft_counts_no_stories(tmp_path: Path) -> None:
+    assert runs.describe_progress(read(tmp_path, started(stories=1))) == "0/1"
+    assert runs.describe_progress(read(tmp_path, started(stories=1, purpose="plan"))) == "plan"
+    assert runs.describe_progress(read(tmp_path, started(stories=0))) == ""
+
+
 # --- real runs --------------------------------------------------------------------------------------
 
 

@@ -372,7 +372,7 @@ def test_a_question_is_answered_in_place(copied: Path) -> None:
         await seen(pilot, "story 2 continues with your answer; add-login is not running now")
         shutil.rmtree(copied / ".ralph/standing")
         await pilot.press("a", "q")  # `q` is not sent as an answer, and does not close the screen either
-        await seen(pilot, "No question needs your answer")
+        await seen(pilot, "No question of add-login needs your answer")
         await pilot.press("escape")
         (copied / ".ralph/standing").mkdir()
         standing.rename(copied / ".ralph/standing/add-login.json")

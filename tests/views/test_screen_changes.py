@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from lab import DONE, Lab
+from rich.console import Console
+from rich.text import Text
 from textual.pilot import Pilot
 from views.test_screen import EVIL, Record, _at_home, copied, drive, finished, record, seen, text_of, typed, watch
 
@@ -18,6 +20,7 @@ from ralphtool.record import runs
 from ralphtool.record.events import IterationStarted, RunStarted, Ticked
 from ralphtool.specs import Task
 from ralphtool.views.screen import diff
+from ralphtool.views.screen.base import NamedRow
 from ralphtool.views.screen.record import WatchedRun
 
 __all__ = ["_at_home", "copied", "finished", "record"]  # fixtures of the other file
@@ -25,6 +28,14 @@ __all__ = ["_at_home", "copied", "finished", "record"]  # fixtures of the other 
 
 def column_of(text: str, words: str) -> int:
     return next(line.index(words) for line in text.splitlines() if words in line)
+
+
+def test_a_row_keeps_the_name_of_its_run() -> None:
+    row = NamedRow(Text("· add-login"), Text("unfinished  1/2  2026-03-01 22:00  7 h 42 min  $20.10"))
+    shown = Console(width=48, color_system=None)
+    with shown.capture() as taken:
+        shown.print(row)
+    assert taken.get().rstrip() == "· add-login unfinished  1/2  2026-03-01 22:00  …"
 
 
 # --- the preview ------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from ralphtool.core.project import is_name
 from ralphtool.errors import ChangeNotFound, GitError, InvalidValue, RalphError, from_os_error, shorten
 from ralphtool.executors import own_command
 from ralphtool.loop import budget
-from ralphtool.specs import remaining
+from ralphtool.specs import remaining, scaffold
 from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.stash import find_under_way
@@ -385,6 +385,9 @@ def check_specs(project: DoctorContext) -> Iterator[Diagnosis]:
             continue
         good.append(name)
         yield from (warning("specs", text, f"ralphtool show {name}") for text in doubts)
+        if unfilled := scaffold.describe_unfilled(spec):
+            text, _, repair = unfilled.rpartition(": ")
+            yield warning("specs", text, repair)
         if not any(story.tasks for story in stories):
             yield warning("specs", f"{name} has no tasks yet", f"write them as {remaining.describe_task(spec)}")
     if good:

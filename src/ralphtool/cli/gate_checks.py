@@ -41,7 +41,7 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None]) -> Iterator
     except (RalphError, OSError):
         return  # the settings can't be read, which is already a finding
     if not found:
-        text = "no tests configured: results will be unverified"
+        text = "no gates configured: no story can be proven"
         yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
     yield from _list_missing(found)
     there = [gate.command for gate in found if not gate.missing]

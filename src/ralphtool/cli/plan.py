@@ -36,7 +36,7 @@ def print_plan(plan: Plan, agents: Sequence[str], troubles: Sequence[str], flag:
     if plan.gates:
         _print_part("Gates", plan.gates, is_whole=True)
     else:
-        _print_part("Gates", ["no tests configured: results will be unverified"])
+        _print_part("Gates", ["no gates configured: no story can be proven"])
     if plan.gate_troubles:
         _print_part("Problems of the gates", plan.gate_troubles)
     _print_part("Agents", agents or ["none"])
@@ -61,17 +61,17 @@ def _print_part(title: str, lines: Sequence[str], *, is_whole: bool = False) -> 
 
 
 def _describe_rounds(plan: Plan) -> Iterator[str]:
-    """Which stories could run at once; and the option for that, if it is not set."""
-    for number, ids in enumerate(plan.rounds):
-        first, noun = "then " if number else "", "story" if len(ids) == 1 else "stories"
-        yield f"{first}{noun} {', '.join(ids)}{' at once' if len(ids) > 1 else ''}"
+    """Which stories run at once; or could, with an option that is not set."""
     chain = len(plan.rounds)
     longest = f"the longest chain has {chain} {'story' if chain == 1 else 'stories'}"
     if plan.side_by_side > 1:
         yield f"at most {plan.side_by_side} at a time; {longest}"
     else:
         most = min(max(map(len, plan.rounds)), _MOST_SUGGESTED)
-        yield f"one at a time, as configured; {longest}. Use --side-by-side {most} to work on {most} at once"
+        yield f"one story at a time, as configured; {longest}. With --side-by-side {most}:"
+    for number, ids in enumerate(plan.rounds):
+        first, noun = "then " if number else "", "story" if len(ids) == 1 else "stories"
+        yield f"{first}{noun} {', '.join(ids)}{' at once' if len(ids) > 1 else ''}"
 
 
 def _format_story(step: PlannedStory, first: str | None, flag: str) -> str:

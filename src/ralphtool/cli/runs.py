@@ -157,9 +157,8 @@ def _style_line(line: str, state: str | None) -> str:
 def _build_row(run: RunSummary) -> tuple[str, ...]:
     cost = run.spent.get("cost")
     cost = cost if isinstance(cost, int | float) and cost < 1e9 else 0.0
-    stories = f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
-    stories = "plan" if run.purpose == "plan" else stories
     seconds = records.measure_duration(run)
     took = "" if seconds is None else format_duration(seconds)
+    stories = records.describe_progress(run)
     cells = (run.id, run.change, format_recorded_time(run.began or run.last), took, run.state, stories)
     return (*map(make_writable, cells), format_cost(cost))

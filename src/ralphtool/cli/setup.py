@@ -150,10 +150,12 @@ def _gitignore_as_dict(ignoring: GitignoreState | None, *, added: bool) -> dict[
 
 
 def _list_next_steps(found: DetectedProject, agent: str | None, uncommitted: Sequence[str]) -> list[str]:
-    steps = ["ralphtool doctor"]
+    known, gates = _load_settings(found)
+    steps = [] if gates else [f"set checks and tests under [verify] in {_shorten_path(config.path_of(found.root))}"]
+    steps.append("ralphtool doctor")
     if uncommitted:
         steps.append(f'git add {shlex.join(map(_shorten_path, uncommitted))} && git commit -m "Set up ralphtool"')
-    if not (agent or found.agents or _list_wanted_agents(_load_settings(found)[0])):
+    if not (agent or found.agents or _list_wanted_agents(known)):
         one = detect.first_program()
         steps.insert(0, f"install an agent, such as {one.title or one.name}: {one.package}")
     if not found.is_repository:
@@ -186,7 +188,7 @@ def _print_project(found: DetectedProject) -> None:
     commands = [one.command for one in gates]
     is_set = known.verify.checks is not None or known.verify.tests is not None
     told = f"{_join_first(commands)}{', as set' if is_set else ''}" if commands else ""
-    _print_line(f"{'gates':9}{told or 'no tests configured: results will be unverified'}")
+    _print_line(f"{'gates':9}{told or 'no gates configured: no story can be proven'}")
     for program, one in {one.missing: one for one in gates if one.missing}.items():
         echo(f"{'':9}{make_printable(program)} is not {one.place}: {glue_command(one.install)}", 0)
     _print_agents(known, found.agents)
@@ -242,8 +244,9 @@ def _print_present(path: str, done: dict[str, Any]) -> None:
     if done["problem"]:
         _print_line(f"{path} already exists and can't be read: {done['problem']}")
         return
-    _print_line(f"{path} already exists and is not changed{':' if done['set'] else '.'}")
-    _print_line("\n".join(f"  {line}" for line in done["set"] or ["it has no settings"]))
+    _print_line(f"{path} already exists and is not changed{':' if done['set'] else '; it has no settings.'}")
+    if done["set"]:
+        _print_line("\n".join(f"  {line}" for line in done["set"]))
     if done["proposed"]:
         _print_line("You may want to add:")
         _print_line("\n".join(f"  {line}" for line in done["proposed"]))

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 # Files in which a project names the tools that it uses.
 _SAYS = ("pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "tox.toml", "Pipfile", "noxfile.py")
 _PYTEST_FILES = {"pytest.ini", ".pytest.ini", "conftest.py"}
+_RUFF_FILES = ("ruff.toml", ".ruff.toml")
 _MOST_TESTS = 30  # test files that are read to find out which test runner they need
 _LOCKS = (("uv.lock", "uv run"), ("poetry.lock", "poetry run"), ("pdm.lock", "pdm run"), ("Pipfile", "pipenv run"))
 _TABLES = (("tool.uv", "uv run"), ("tool.poetry", "poetry run"), ("tool.pdm", "pdm run"))
@@ -23,8 +24,8 @@ def infer(folder: "SourceFolder") -> "Guess":
 
 def _list_checks(folder: "SourceFolder", tables: dict[str, str]) -> list[str]:
     found = []
-    if _has_table(tables, "tool.ruff") or {"ruff.toml", ".ruff.toml"} & folder.names:
-        found.append("ruff check .")
+    if _has_table(tables, "tool.ruff") or folder.names.intersection(_RUFF_FILES):
+        found.append(f"ruff check {_keep_ruff_from_fixing(folder, tables)}.")
     elif ".flake8" in folder.names or "flake8" in parse_tables(folder.read("setup.cfg")):
         found.append("flake8")
     if mypy := _find_mypy(folder, tables):
@@ -32,6 +33,14 @@ def _list_checks(folder: "SourceFolder", tables: dict[str, str]) -> list[str]:
     if "tool.pyright" in tables or "pyrightconfig.json" in folder.names:
         found.append("pyright")
     return [_run_tool(folder, tables, command) for command in found]
+
+
+def _keep_ruff_from_fixing(folder: "SourceFolder", tables: dict[str, str]) -> str:
+    """ruff can be set to change files: a gate must only look: what it changes is not committed."""
+    bodies = [tables.get("tool.ruff", ""), *(parse_tables(folder.read(name))[""] for name in _RUFF_FILES)]
+    settings = [find_values(body) for body in bodies]
+    keys = [key for key in ("fix", "fix-only") if any(one.get(key, "").startswith("true") for one in settings)]
+    return "".join(f"--no-{key} " for key in keys)
 
 
 def _find_mypy(folder: "SourceFolder", tables: dict[str, str]) -> str:

@@ -36,6 +36,7 @@ from ralphtool.record.run_folder import build_id, make_folder
 from ralphtool.specs import writing
 from ralphtool.workspace.folder import Folder
 from ralphtool.workspace.git import Repository
+from ralphtool.workspace.paths import join_first
 from ralphtool.workspace.protected_state import ProtectedState
 
 if TYPE_CHECKING:
@@ -317,7 +318,8 @@ class _Drafting(Struct, frozen=True, kw_only=True):
         return agent + 1
 
     def _name_leftovers(self, draft: DraftedChange) -> str:
-        there = f"what it wrote is in {self.folder}; " if draft.texts or draft.left_out else ""
+        instead = f" instead ({join_first(draft.left_out)})" if draft.left_out and not draft.texts else ""
+        there = f"what it wrote{instead} is in {self.folder}; " if draft.texts or draft.left_out else ""
         return f"{there}`ralphtool logs {self.id}` shows what it did"
 
     def _read(self) -> DraftedChange:

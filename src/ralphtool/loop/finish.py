@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
+from ralphtool import specs
 from ralphtool.core import files, layout, session
 from ralphtool.errors import ChangeNotFound, GitError
 from ralphtool.loop import plan_edits
@@ -131,6 +132,8 @@ def build_no_branch_error(repository: Repository, root: str, change: str) -> Cha
             f"{change} is already finished, and its commits are kept as {layout.FINISHED}{change}; `{command}` creates "
             "a new branch if there is more to do"
         )
+    if not questions.load_change_state(root, change).get("spec"):
+        specs.open(root, change)  # raises an error if there is no such change, which a run could not start either
     return ChangeNotFound(f"there is no branch ralph/{change}: `{command}` creates it")
 
 

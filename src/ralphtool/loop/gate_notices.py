@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.gates import GateResult
     from ralphtool.settings import Settings
 
-NO_GATE = "no tests configured: results will be unverified; set [verify]"
+NO_GATE = "no gates configured: no story can be proven; set checks and tests under [verify] in .ralph/config.toml"
 
 
 def list_for_plan(settings: Settings, root: str, gates: Sequence[str]) -> list[str]:
@@ -44,4 +44,4 @@ def list_tried(settings: Settings, root: str, results: Sequence[GateResult]) -> 
 
 def _add_result(root: str, command: str, text: str) -> str:
     is_check = command not in gate_commands.find_commands(root).tests
-    return text if is_check else f"{text}; results will be unverified"
+    return text if is_check else f"{text}; it proves nothing"

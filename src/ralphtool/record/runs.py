@@ -270,6 +270,13 @@ def _was_done(story: EventFields) -> bool:
     return story.get("state") == "done" if "state" in story else story.get("done") is True
 
 
+def describe_progress(run: RunSummary) -> str:
+    """As in `2/3`, of its stories; `plan` if it drafted a change."""
+    if run.purpose == "plan":
+        return "plan"
+    return f"{run.stories_done}/{run.stories_total}" if run.stories_total else ""
+
+
 def measure_duration(run: RunSummary) -> float | None:
     """How long a run took, or has taken so far; None if its record doesn't say."""
     began, end = _parse_time(run.began), time.time() if run.state in ("running", "paused") else find_end(run)

@@ -263,7 +263,7 @@ _CHECKLIST = """\
 - [ ] Describe the result: a file, a command, a response to a request
 - [ ] Name the test that proves it, and what it checks
 
-## The next part, which builds on it
+## The next part, which builds on it (depends on 1)
 
 - [ ] One task for each condition that must be true
 - [ ] What must not change, if that is not obvious

@@ -260,9 +260,16 @@ def _exists_in_any_case(path: str) -> bool:
 
 def check_filled_in(spec: "Spec") -> None:
     """Refuses a scaffold that is not filled in: it would cost attempts, and could only fail."""
+    if unfilled := describe_unfilled(spec):
+        raise InvalidValue(unfilled)
+
+
+def describe_unfilled(spec: "Spec") -> str:
+    """What to do with a scaffold that is not filled in; empty for any other change."""
     own = getattr(spec, "is_untouched", None)
-    if own() if own else _has_examples(spec):
-        raise InvalidValue(f"{spec.path} still has the examples of `ralphtool new`: replace them with your own stories")
+    if not (own() if own else _has_examples(spec)):
+        return ""
+    return f"{spec.path} still has the examples of `ralphtool new`: replace them with your own stories"
 
 
 def _has_examples(spec: "Spec") -> bool:

@@ -121,7 +121,7 @@ def build_facts(run: RunSummary, view: RunView, knowledge: RunKnowledge) -> Fact
         is_plan=start.purpose == "plan",
         state=state,
         reason="" if is_changed and run.state in ("done", "unproven") else formatting.clean_line(run.reason, 1000),
-        verdict=_describe_state(state, stories, tip),
+        verdict=_describe_draft(state) if start.purpose == "plan" else _describe_state(state, stories, tip),
         began=view.began if view.began is not None else view.now,
         ended=view.now,
         stories=stories,
@@ -341,6 +341,12 @@ def _find_state(run: RunSummary, view: RunView, stories: tuple[ReportStory, ...]
     ended, tip = view.end.stories if view.end else (), view.end.tip if view.end else None
     then, now = ([(one.state, one.proof, one.optional) for one in rows] for rows in (ended, stories))
     return find_result(run.state, then, now, is_red=tip is not None and not tip.ok)
+
+
+def _describe_draft(state: str) -> str:
+    if state in ("running", "paused"):
+        return "The change is being drafted."
+    return "The change is drafted." if state == "done" else "No draft was kept."
 
 
 def _describe_state(state: str, stories: tuple[ReportStory, ...], tip: ReportCheck | None) -> str:

@@ -65,6 +65,8 @@ def _list_continuations(run: RunSummary, *, has_others: bool) -> Iterator[Report
         yield ReportStep("watch it", f"ralphtool watch {shlex.quote(formatting.clean_line(run.id, 200))}")
     elif run.state == "paused":
         yield ReportStep("resume it", f"ralphtool resume{change}")
+    elif run.purpose == "plan" and run.state != "done":
+        yield ReportStep("draft it again", 'ralphtool plan "…"')
     elif run.state == "died" or (not has_others and run.state not in ("done", "unproven")):
         yield ReportStep("continue where it stopped", clean_command(run_command.build_resuming(run)))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
+from msgspec import Struct
 from rich.table import Table
 from rich.text import Text
 from textual.binding import Binding, BindingsMap
@@ -22,6 +23,7 @@ from ralphtool.views.terminal.phrases import flatten
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from rich.console import Console, ConsoleOptions, RenderResult
     from textual.app import ComposeResult
     from textual.binding import BindingType
     from textual.timer import Timer
@@ -79,6 +81,19 @@ def build_row(left: Text, right: Text) -> Table:
     table.add_column(no_wrap=True, justify="right")
     table.add_row(left, right)
     return table
+
+
+class NamedRow(Struct, frozen=True):
+    """A line of a list whose right text is cut before the last `least` cells of its name."""
+
+    name: Text
+    about: Text
+    least: int = 22
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        about = self.about.copy()
+        about.truncate(max(0, options.max_width - min(self.name.cell_len, self.least) - 1), overflow="ellipsis")
+        yield build_row(self.name, about)
 
 
 class Navigate(Message):
@@ -212,7 +227,7 @@ class Page(Screen[None]):
         asked = questions.list_open(self.root, change)
         asked.sort(key=lambda one: (one.story != story, one.is_done, one.answer is not None))
         if not asked:
-            raise InvalidValue("No question needs your answer.")
+            raise InvalidValue(f"No question of {change or 'this project'} needs your answer.")
         one = asked[0]
         questions.check_answerable(self.root, one)
         dialog = TextDialog(f"{one.story}. {one.title} needs your answer", _render_question(one), "your answer")

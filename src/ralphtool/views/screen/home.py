@@ -15,9 +15,9 @@ from ralphtool.core.amounts import pluralize
 from ralphtool.errors import RalphError
 from ralphtool.views import look
 from ralphtool.views import project_data as data
-from ralphtool.views.screen.base import Navigate, Page, RowList, TextDialog, build_row
+from ralphtool.views.screen.base import NamedRow, Navigate, Page, RowList, TextDialog, build_row
 from ralphtool.views.screen.chosen import ChosenPage
-from ralphtool.views.screen.preview import describe_run, render_preview
+from ralphtool.views.screen.preview import describe_run_in_list, render_preview
 from ralphtool.views.screen.record import FollowedRun, split_lines
 from ralphtool.views.terminal.changes import describe_locations
 from ralphtool.views.terminal.phrases import flatten, render_mark
@@ -321,4 +321,4 @@ def _render_progress(one: data.ChangeItem) -> Text:
 
 def _build_run_row(run: RunSummary) -> RenderableType:
     name = Text.assemble(look.RUNS[run.state].mark, " ", flatten(run.change, 100))
-    return build_row(name, Text(describe_run(run), style="dim"))
+    return NamedRow(name, Text(describe_run_in_list(run), style="dim"))

@@ -55,14 +55,23 @@ def _render_last_run(book: ChangeDetails) -> Iterator[RenderableType]:
 
 def describe_run(run: RunSummary) -> str:
     """A run's start, duration, progress, cost and state."""
+    began, took, cost = _format_spent(run)
+    return _join(began, took, runs.describe_progress(run), cost, look.RUNS[run.state].words)
+
+
+def describe_run_in_list(run: RunSummary) -> str:
+    """The same, with what matters most first: the end may be cut."""
+    return _join(look.RUNS[run.state].words, runs.describe_progress(run), *_format_spent(run))
+
+
+def _format_spent(run: RunSummary) -> tuple[str, str, str]:
     seconds = runs.measure_duration(run)
-    told = [format_recorded_time(run.began), format_duration(seconds) if seconds else ""]
-    told += [
-        f"{run.stories_done}/{run.stories_total}",
-        format_cost(float(run.spent.get("cost") or 0)),
-        look.RUNS[run.state].words,
-    ]
-    return "  ".join(filter(None, told))
+    took = format_duration(seconds) if seconds else ""
+    return format_recorded_time(run.began), took, format_cost(float(run.spent.get("cost") or 0))
+
+
+def _join(*parts: str) -> str:
+    return "  ".join(filter(None, parts))
 
 
 def _render_stories(book: ChangeDetails, view: WatchedRun | None) -> Iterator[RenderableType]:

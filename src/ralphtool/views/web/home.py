@@ -93,11 +93,16 @@ def _build_runs(id: str, found: list[RunSummary]) -> Element | None:
     return tag("div", tag("h3", "Runs"), tag("ul", rows, class_="rows runs"), data_key="runs")
 
 
+def _count_stories(one: RunSummary) -> str:
+    if one.purpose == "plan" or not one.stories_total:
+        return one.purpose
+    return f"{one.stories_done} of {pluralize(one.stories_total, 'story', 'stories')}"
+
+
 def _build_run(id: str, one: RunSummary) -> Element:
     began = parse_time(one.began)
-    counted = f"{one.stories_done} of {pluralize(one.stories_total, 'story', 'stories')}" if one.stories_total else ""
     cost = format_cost(one.spent.get("cost", 0.0))
-    about = " · ".join(filter(None, (_clean(one.agent, 60), counted, cost)))
+    about = " · ".join(filter(None, (_clean(one.agent, 60), _count_stories(one), cost)))
     return tag(
         "li",
         tag("a", tag("span", _clean(one.change or one.id, 100), class_="name"), href=f"#/{id}/{one.id}"),
