@@ -237,6 +237,7 @@ class Prover:
             return evidence
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
         evidence = structs.replace(evidence, **self._replay_checks(report.tree, paths, evidence))
+        evidence = self._try_with_new_names(report.tree, paths, evidence)
         if find_lost(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_beside_copies(report.tree, paths, self._try_again(report.tree, paths, evidence))
@@ -340,6 +341,17 @@ class Prover:
     ) -> tuple[SuiteRun, ...]:
         old = describe_as_they_were(side, contents, with_lint=with_lint)
         return self._show_and_run(kind, tree, lambda path: path in old.names, old.contents, suites)
+
+    def _try_with_new_names(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
+        """Old tests can't be loaded if the work renamed or moved what they use: they run with the new names."""
+        lost = find_lost(evidence)
+        if not lost or evidence.replay is None or not (renamed := paths.rename_in_tests()):
+            return evidence
+        again = self._replay(tree, paths, evidence.after, copies=renamed, when="replay-again") or evidence.replay
+        merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
+        retried = structs.replace(evidence, replay=merged, has_new_names=True)
+        told = () if find_lost(retried) else ("the tests as they were pass with the new names of what they use",)
+        return structs.replace(retried, told=(*retried.told, *told))
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before a story is accused: a flaky test proves nothing against it.
