@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from ralphtool.judging.guarded_tests import GuardedTests
-from ralphtool.judging.lost_tests import count_removed, find_lost
+from ralphtool.judging.lost_tests import count_removed, find_lost, find_uncovered, name_checks
 from ralphtool.judging.proof import prove
 from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun
 from ralphtool.judging.proof_words import describe_weaker_tests
@@ -351,6 +351,21 @@ def test_a_check_that_is_green_only_because_its_files_were_changed_fails_the_att
     assert prove(checked(as_it_was=True), forbid).receipt is not None
     red = (suite("ab"), lint(ok=False))
     assert prove(checked(as_it_was=False, before=red, after=red), forbid).receipt is not None
+
+
+def test_a_required_coverage_that_was_lowered_is_a_check_that_was_changed() -> None:
+    """Only if that is why the command is red: with the old settings, new tests may fail for other reasons."""
+    after = (suite("abc"),)
+    assert find_uncovered((uncovered("abc"),), after) == (uncovered("abc"),)
+    assert not find_uncovered((suite("abc"),), after)
+    assert not find_uncovered((uncovered("ab"),), after)
+    assert not find_uncovered((suite("ab", "c"),), after)
+    paths = ("jest.config.js: the required coverage of lines is 50, it was 100",)
+    given = evidence(after=after, checks=(uncovered("abc"),), check_paths=paths)
+    assert f"(changed: {paths[0]})" in prove(given, forbid).against[0]
+    assert [*name_checks(given, ("`pytest`",))] == [
+        "jest.config.js > pytest jest config js the required coverage of lines is it was"
+    ]
 
 
 def test_a_check_that_fails_as_it_was_is_for_a_person_if_the_agent_insists() -> None:

@@ -26,7 +26,7 @@ from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.hints import find_hints
 from ralphtool.judging.inert_files import build_inert_copies
-from ralphtool.judging.lost_tests import find_lost, find_lost_checks
+from ralphtool.judging.lost_tests import find_lost, find_lost_checks, find_uncovered, is_lowered_coverage
 from ralphtool.judging.moves import only_follows_moves
 from ralphtool.judging.own_tests import find_failed, find_flaky, find_own_tests, find_unsure
 from ralphtool.judging.plain_additions import are_plain_additions
@@ -247,7 +247,8 @@ class Prover:
         # A renamed test may look like a deleted one; the judgement counts whether all tests are still there.
         is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
-        shown = [*(paths.tests if find_lost(evidence) else ()), *(paths.checks if find_lost_checks(evidence) else ())]
+        shown = paths.tests if find_lost(evidence) else []
+        shown += [*paths.checks, *_list_lowered(paths, evidence)] if find_lost_checks(evidence) else []
         diff = render_diff(list(dict.fromkeys(shown)))
         return structs.replace(
             evidence,
@@ -321,13 +322,18 @@ class Prover:
 
     def _replay_checks(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> dict[str, Any]:
         """Runs the checks as they were, on everything else as it is now: a check that was weakened finds nothing."""
-        green = {one.command for one in evidence.before if one.is_linter and one.ok}
+        green = {one.command for one in evidence.before if one.ok}
         suites = [one for one in evidence.after if one.command in green and one.ok]
-        side = paths.checks if suites and self._settings.proof.replay else []
-        if not side:
+        linters = [one for one in suites if one.is_linter]
+        side, floors = paths.checks if linters else [], _list_lowered(paths, evidence)
+        if not self._settings.proof.replay or not (side or floors):
             return {}
-        runs = self._show_as_they_were("replay", tree, side, {}, suites, with_lint=True)
-        return {"checks": runs, "check_paths": tuple(printable(one.path) for one in side)}
+        runs = self._show_as_they_were("replay", tree, side, {}, linters, with_lint=True) if side else ()
+        if floors:
+            tests = [one for one in suites if not one.is_linter]
+            runs += find_uncovered(self._show_as_they_were("replay", tree, floors, {}, tests, with_lint=False), tests)
+        lowered = [f"{one.path}: {one.detail}" for one in evidence.suspicions if is_lowered_coverage(one)]
+        return {"checks": runs, "check_paths": (*(printable(one.path) for one in side), *lowered)}
 
     def _show_as_they_were(
         self,
@@ -448,6 +454,12 @@ class Prover:
     def _is_check(self, command: str) -> bool:
         verify = self._settings.verify
         return command in (verify.checks or ()) and command not in (verify.tests or ())
+
+
+def _list_lowered(paths: ChangedPaths, evidence: ProofEvidence) -> list[FileChange]:
+    """The files that require less coverage than before."""
+    lowered = {one.path for one in evidence.suspicions if is_lowered_coverage(one)}
+    return [one for one in paths.changes if printable(one.path) in lowered]
 
 
 def _is_installed(path: str) -> bool:
