@@ -226,6 +226,11 @@ def test_old_tests_that_differ_only_in_renamed_names_are_no_loss() -> None:
     assert (asked.state, asked.lost) == ("held", ())
 
 
+def test_reading_excuses_nothing_that_fails_with_the_new_names() -> None:
+    given = evidence(after=suite("cd"), replay=suite("a", "b"), is_same_by_reading=True, has_new_names=True)
+    assert prove(given, forbid).lost == ("b",)
+
+
 def test_an_attempt_that_insists_and_explains_is_for_a_person() -> None:
     accused = evidence(replay=suite("a", "b"), was_accused=True)
     assert prove(accused, forbid).against
