@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from ralphtool.judging.guarded_tests import GuardedTests
-from ralphtool.judging.lost_tests import count_removed, find_lost
+from ralphtool.judging.lost_tests import count_removed, find_lost, find_uncovered, name_checks
 from ralphtool.judging.proof import prove
 from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun
 from ralphtool.judging.proof_words import describe_weaker_tests
@@ -226,6 +226,11 @@ def test_old_tests_that_differ_only_in_renamed_names_are_no_loss() -> None:
     assert (asked.state, asked.lost) == ("held", ())
 
 
+def test_reading_excuses_nothing_that_fails_with_the_new_names() -> None:
+    given = evidence(after=suite("cd"), replay=suite("a", "b"), is_same_by_reading=True, has_new_names=True)
+    assert prove(given, forbid).lost == ("b",)
+
+
 def test_an_attempt_that_insists_and_explains_is_for_a_person() -> None:
     accused = evidence(replay=suite("a", "b"), was_accused=True)
     assert prove(accused, forbid).against
@@ -351,6 +356,21 @@ def test_a_check_that_is_green_only_because_its_files_were_changed_fails_the_att
     assert prove(checked(as_it_was=True), forbid).receipt is not None
     red = (suite("ab"), lint(ok=False))
     assert prove(checked(as_it_was=False, before=red, after=red), forbid).receipt is not None
+
+
+def test_a_required_coverage_that_was_lowered_is_a_check_that_was_changed() -> None:
+    """Only if that is why the command is red: with the old settings, new tests may fail for other reasons."""
+    after = (suite("abc"),)
+    assert find_uncovered((uncovered("abc"),), after) == (uncovered("abc"),)
+    assert not find_uncovered((suite("abc"),), after)
+    assert not find_uncovered((uncovered("ab"),), after)
+    assert not find_uncovered((suite("ab", "c"),), after)
+    paths = ("jest.config.js: the required coverage of lines is 50, it was 100",)
+    given = evidence(after=after, checks=(uncovered("abc"),), check_paths=paths)
+    assert f"(changed: {paths[0]})" in prove(given, forbid).against[0]
+    assert [*name_checks(given, ("`pytest`",))] == [
+        "jest.config.js > pytest jest config js the required coverage of lines is it was"
+    ]
 
 
 def test_a_check_that_fails_as_it_was_is_for_a_person_if_the_agent_insists() -> None:

@@ -26,7 +26,7 @@ from ralphtool.judging.guard.inline import splice_tests
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.hints import find_hints
 from ralphtool.judging.inert_files import build_inert_copies
-from ralphtool.judging.lost_tests import find_lost, find_lost_checks
+from ralphtool.judging.lost_tests import find_lost, find_lost_checks, find_uncovered, is_lowered_coverage
 from ralphtool.judging.moves import only_follows_moves
 from ralphtool.judging.own_tests import find_failed, find_flaky, find_own_tests, find_unsure
 from ralphtool.judging.plain_additions import are_plain_additions
@@ -237,6 +237,7 @@ class Prover:
             return evidence
         evidence = structs.replace(evidence, replay=self._replay(report.tree, paths, after))
         evidence = structs.replace(evidence, **self._replay_checks(report.tree, paths, evidence))
+        evidence = self._try_with_new_names(report.tree, paths, evidence)
         if find_lost(evidence):
             evidence = structs.replace(evidence, touched=paths.find_touched_tests(), has_new_tests=paths.has_new_tests)
         evidence = self._try_beside_copies(report.tree, paths, self._try_again(report.tree, paths, evidence))
@@ -246,7 +247,8 @@ class Prover:
         # A renamed test may look like a deleted one; the judgement counts whether all tests are still there.
         is_clean = all(one.kind in ("test-deleted", "lint-config") for one in evidence.suspicions)
         is_same = bool(evidence.replay) and is_clean and paths.is_same_but_renamed()
-        shown = [*(paths.tests if find_lost(evidence) else ()), *(paths.checks if find_lost_checks(evidence) else ())]
+        shown = paths.tests if find_lost(evidence) else []
+        shown += [*paths.checks, *_list_lowered(paths, evidence)] if find_lost_checks(evidence) else []
         diff = render_diff(list(dict.fromkeys(shown)))
         return structs.replace(
             evidence,
@@ -320,13 +322,18 @@ class Prover:
 
     def _replay_checks(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> dict[str, Any]:
         """Runs the checks as they were, on everything else as it is now: a check that was weakened finds nothing."""
-        green = {one.command for one in evidence.before if one.is_linter and one.ok}
+        green = {one.command for one in evidence.before if one.ok}
         suites = [one for one in evidence.after if one.command in green and one.ok]
-        side = paths.checks if suites and self._settings.proof.replay else []
-        if not side:
+        linters = [one for one in suites if one.is_linter]
+        side, floors = paths.checks if linters else [], _list_lowered(paths, evidence)
+        if not self._settings.proof.replay or not (side or floors):
             return {}
-        runs = self._show_as_they_were("replay", tree, side, {}, suites, with_lint=True)
-        return {"checks": runs, "check_paths": tuple(printable(one.path) for one in side)}
+        runs = self._show_as_they_were("replay", tree, side, {}, linters, with_lint=True) if side else ()
+        if floors:
+            tests = [one for one in suites if not one.is_linter]
+            runs += find_uncovered(self._show_as_they_were("replay", tree, floors, {}, tests, with_lint=False), tests)
+        lowered = [f"{one.path}: {one.detail}" for one in evidence.suspicions if is_lowered_coverage(one)]
+        return {"checks": runs, "check_paths": (*(printable(one.path) for one in side), *lowered)}
 
     def _show_as_they_were(
         self,
@@ -340,6 +347,17 @@ class Prover:
     ) -> tuple[SuiteRun, ...]:
         old = describe_as_they_were(side, contents, with_lint=with_lint)
         return self._show_and_run(kind, tree, lambda path: path in old.names, old.contents, suites)
+
+    def _try_with_new_names(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
+        """Old tests can't be loaded if the work renamed or moved what they use: they run with the new names."""
+        lost = find_lost(evidence)
+        if not lost or evidence.replay is None or not (renamed := paths.rename_in_tests()):
+            return evidence
+        again = self._replay(tree, paths, evidence.after, copies=renamed, when="replay-again") or evidence.replay
+        merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
+        retried = structs.replace(evidence, replay=merged, has_new_names=True)
+        told = () if find_lost(retried) else ("the tests as they were pass with the new names of what they use",)
+        return structs.replace(retried, told=(*retried.told, *told))
 
     def _try_again(self, tree: str, paths: ChangedPaths, evidence: ProofEvidence) -> ProofEvidence:
         """Before a story is accused: a flaky test proves nothing against it.
@@ -436,6 +454,12 @@ class Prover:
     def _is_check(self, command: str) -> bool:
         verify = self._settings.verify
         return command in (verify.checks or ()) and command not in (verify.tests or ())
+
+
+def _list_lowered(paths: ChangedPaths, evidence: ProofEvidence) -> list[FileChange]:
+    """The files that require less coverage than before."""
+    lowered = {one.path for one in evidence.suspicions if is_lowered_coverage(one)}
+    return [one for one in paths.changes if printable(one.path) in lowered]
 
 
 def _is_installed(path: str) -> bool:

@@ -24,6 +24,7 @@ _KEEPS = re.compile(
 _NO_LONGER = re.compile(r"\b(?:not any ?more|no longer|anymore)\b", re.IGNORECASE)
 _INSTEAD = re.compile(r"\brather than\b", re.IGNORECASE)
 _RID_OF = re.compile(r"\bget rid of\b", re.IGNORECASE)
+_SET_UP = re.compile(r"\bset(?:s|ting)? up\b", re.IGNORECASE)
 _SO_THAT = re.compile(r"\b(?:so|such) that\b", re.IGNORECASE)
 # What the tests expect, as a part of a request: "and update the tests", "with its test", "the expected value".
 _TEST_SIDE = re.compile(
@@ -60,9 +61,17 @@ _FAMILIES = {
         "convert": "convert converts converting converted conversion",
         "update": "update updates updating updated",
         "turn": "turn turns turning turned",
+        "set": "set sets setting",
+        "bump": "bump bumps bumping bumped",
+        "lower": "lower lowers lowering lowered",
+        "increase": "increase increases increasing increased",
+        "decrease": "decrease decreases decreasing decreased",
+        "reduce": "reduce reduces reducing reduced",
     }.items()
     for form in forms.split()
 }
+# These ask for a change only if they say how far: "Lower the limit to 5", but not "Lower the letters".
+_AIMED = {"turn": {"into"}, **{verb: {"to", "by"} for verb in _set("set bump lower increase decrease reduce")}}
 # These take a thing out of its place, which stays as it is: "Remove a line of the cart".
 _TAKES_OUT = _set("remove delete drop retire move rename split merge deprecate")
 _ADDS = _set("add create implement introduce build provide offer support allow let enable expose define")
@@ -139,7 +148,7 @@ def _read_sentence(sentence: str, added: frozenset[str]) -> Iterator[str]:
 
 def _split_clauses(sentence: str) -> list[_Clause]:
     text = _RID_OF.sub("remove", _INSTEAD.sub("instead", _NO_LONGER.sub("anymore", sentence)))
-    text = _SO_THAT.sub("so", text)
+    text = _SET_UP.sub("prepare", _SO_THAT.sub("so", text))
     tokens = [token.rstrip(".!?") or token for token in _TOKEN.findall(text)]
     clauses, opener, begun = list[_Clause](), "", list[str]()
     for at, token in enumerate(tokens):
@@ -232,7 +241,7 @@ def _find_asked(clause: _Clause, topic: tuple[str, ...], added: frozenset[str]) 
 def _read_request(clause: _Clause, at: int, word: str, added: frozenset[str]) -> list[str] | None:
     """`Remove the label`, `We need to remove the label`, `The label is removed`, `Removal of the label`."""
     family = _FAMILIES.get(word)
-    if family is None or family in added or (family == "turn" and "into" not in clause.lower[at:]):
+    if family is None or family in added or (family in _AIMED and not _AIMED[family] & {*clause.lower[at:]}):
         return None
     before = clause.lower[:at]
     if word.endswith("ed") or (at and before[-1] in _BE):

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ralphtool.judging.receipt import Suspicion
 
 _CASE = r"(?s)\[.*\]\Z|(?<=\bTest)(\w*)/.*\Z"  # compiled on first use, long after most runs start
+_COVERS = r"\bcov|\b(?:nyc|c8)\b"
 _LAUNCHER_NAMES = "npm npx pnpm yarn bun run exec python node sh bash uv poetry package json s silent m"
 _LAUNCHERS = frozenset(_LAUNCHER_NAMES.split())
 
@@ -37,7 +38,22 @@ def name_checks(evidence: ProofEvidence, broken: Sequence[str]) -> Iterable[str]
     for command in broken:
         for path in evidence.check_paths:
             words = re.findall(r"[^\W\d_]+", f"{command} {path.rpartition('/')[2]}")
-            yield f"{path} > {' '.join(word for word in words if word.lower() not in _LAUNCHERS)}"
+            yield f"{path.partition(': ')[0]} > {' '.join(word for word in words if word.lower() not in _LAUNCHERS)}"
+
+
+def is_lowered_coverage(one: Suspicion) -> bool:
+    return one.kind == "test-config" and one.detail.startswith("the required coverage")
+
+
+def find_uncovered(runs: Sequence[SuiteRun], after: Sequence[SuiteRun]) -> tuple[SuiteRun, ...]:
+    """Those that are red with the coverage that was required before, although every test passes."""
+    passed = {one.command: one.count_passed or 0 for one in after}
+    red = [one for one in runs if not one.ok and not one.count_failed]
+    return tuple(
+        one
+        for one in red
+        if (one.count_passed or 0) >= passed[one.command] and (one.is_counted or re.search(_COVERS, one.command))
+    )
 
 
 # --- tests that earlier stories changed -------------------------------------------------------------

@@ -96,6 +96,9 @@ def prove(evidence: ProofEvidence, allow: Allow) -> ProofResult:
 
 
 def _is_same_by_reading(evidence: ProofEvidence) -> bool:
+    """Whether reading must decide, because the old tests could not run with the new names."""
+    if evidence.has_new_names:
+        return False
     return evidence.is_same_by_reading and (_sum_passed(evidence.after) or 0) >= (_sum_passed(evidence.before) or 0)
 
 
@@ -259,7 +262,7 @@ def _doubt_replay(evidence: ProofEvidence) -> str:
 
 
 def _doubt_guarded(evidence: ProofEvidence) -> str:
-    if _is_same_by_reading(evidence) and (guarded := find_lost_guarded(evidence)):
+    if (evidence.is_same_by_reading or evidence.has_new_names) and (guarded := find_lost_guarded(evidence)):
         stories, names = next(iter(guarded.items()))
         told = f"tests as they were before {_join_stories(stories)} changed them fail on the new code"
         return f"{told}, which may only be because this story renames what they use: {_name(names)}"

@@ -106,6 +106,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     own: tuple[SuiteRun, ...] | None = None
     own_paths: tuple[str, ...] = ()  # test files that are new or changed
     is_same_by_reading: bool = False  # all old tests still exist, apart from names that the work renamed
+    has_new_names: bool = False  # the old tests also ran with the new names of what the work renamed or moved
     own_names: dict[str, tuple[str, ...]] = {}  # the tests in these files that check something
     empty_tests: frozenset[str] = frozenset()  # names of own tests that assert nothing, or only constants
     flaky: frozenset[str] = frozenset()  # tests that failed once without the work, and then passed without it

@@ -10,7 +10,8 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from ralphtool.judging.guard.model import FileChange
 
@@ -30,6 +31,7 @@ _IMPORT = re.compile(
 )
 _TITLED = frozenset(("it", "test", "describe", "context", "specify", "scenario"))
 _STARTERS = _TITLED | {"def", "async", "func", "fn", "class", "#", "@", "assert", "expect", "mod", "let", "const"}
+_NONE: Mapping[str, str] = {}
 _NAME = re.compile(r"[^\W\d]\w*")
 _DEFINED = re.compile(
     r"\b(?:def|class|fn|func|function|struct|enum|trait|type|interface|const|let|var|static|mod|fun|val)\s+([^\W\d]\w*)"
@@ -46,6 +48,51 @@ def is_same_but_renamed(tests: Sequence[FileChange], sources: Sequence[FileChang
     became = [_find_renames(one, gone, there) for one in tests]
     # Tests that use no renamed name can be run in their old version.
     return any(became) and all(one is not None and _are_renames(one, there - defined) for one in became)
+
+
+def find_new_names(tests: Sequence[FileChange], sources: Sequence[FileChange]) -> dict[str, str]:
+    """What the names that the work removed became, as the changed tests and the moved files show."""
+    gone = _list_gone_names(sources)
+    there = {name for one in sources for name in (*_list_names(one.new), *_NAME.findall(one.path))}
+    defined = {name for one in sources for name in _list_defined(one.old)}
+    moved = {old: new for one in sources for old, new in _list_moved_parts(one) if old in gone}
+    became = dict(moved)
+    for one in tests:
+        if one.old is not None and one.new is not None and max(len(one.old), len(one.new)) <= _LONGEST:
+            old, new = (_split_tokens(_split_imports(data)[1]) for data in (one.old, one.new))
+            became = {**(_match(old, new, gone, moved) or {}), **became}
+    return became if _are_renames(became, there - defined) else {}
+
+
+def _list_moved_parts(change: FileChange) -> list[tuple[str, str]]:
+    """The parts of a path that a move renamed."""
+    if not change.old_path or change.new is None:
+        return []
+    old, new = ([re.sub(r"\.\w+$", "", part) for part in path.split("/")] for path in (change.old_path, change.path))
+    return [pair for pair in zip(old, new, strict=False) if pair[0] != pair[1]] if len(old) == len(new) else []
+
+
+def replace_names(text: str, became: Mapping[str, str], strings: AbstractSet[str], path: str) -> str:
+    """A file with the new names, in its code and in those strings that the new files have."""
+
+    def replace(found: re.Match[str]) -> str:
+        word, kind = found[0], found.lastgroup
+        if kind == "name":
+            return became.get(word, word)
+        if kind == "text":
+            named = _NAME.sub(lambda name: became.get(name[0], name[0]), word)
+            return named if named in strings else word
+        mark = re.match(r"//|#", word) if kind == "comment" else None
+        if mark and (mark[0] == "//") == path.endswith(".py"):  # no comment in this language
+            return mark[0] + _TOKEN.sub(replace, word[len(mark[0]) :])
+        return word
+
+    return _TOKEN.sub(replace, text) if became else text
+
+
+def list_strings(data: bytes | None) -> set[str]:
+    tokens = _split_tokens((data or b"")[:_LONGEST].decode("utf-8", "replace"))
+    return {word for kind, word in tokens if kind == "text"}
 
 
 def _are_renames(became: dict[str, str], new_names: set[str]) -> bool:
@@ -99,9 +146,11 @@ def _split_tokens(text: str) -> list[tuple[str, str]]:
     return [(kind, word) for kind, word in found if kind != "comment"]
 
 
-def _match(old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gone: set[str]) -> dict[str, str] | None:
+def _match(
+    old: Sequence[tuple[str, str]], new: Sequence[tuple[str, str]], gone: set[str], known: Mapping[str, str] = _NONE
+) -> dict[str, str] | None:
     """Greedy: matches each old token with the next equal one in the new file, or with what a removed name became."""
-    became: dict[str, str] = {}
+    became = dict(known)
     position = 0
     for number, (kind, word) in enumerate(old):
         if _is_title(old, number) and position < len(new) and new[position][0] == kind:

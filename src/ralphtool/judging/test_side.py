@@ -23,6 +23,7 @@ from ralphtool.judging.guard.inline import (
 from ralphtool.judging.guard.mixed import is_neutral, merge_config
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.judging.moves import only_follows_moves
+from ralphtool.judging.renamed_tests import rename_in_tests
 from ralphtool.judging.renames import is_same_but_renamed
 from ralphtool.judging.roles import TEST_ROLES, find_role
 from ralphtool.judging.touched import find_touched_tests
@@ -173,6 +174,20 @@ class ChangedPaths(Struct, frozen=True):
         # A name that occurred only in the inline tests of a source was not renamed by the work.
         sources = [_rewrite(one, remove_tests) for one in self.sources]
         return are_tests and can_read and is_same_but_renamed([*known, *inside], sources)
+
+    def rename_in_tests(self) -> dict[str, bytes]:
+        """The old tests and their helpers, with the new names of what they use; empty if there are none."""
+        known = [one for one in self.tests if one.old is not None and self._has_tests_only(one)]
+        inside = [one for one in self.inline if one.old is not None]
+        found = rename_in_tests([*known, *inside], [_rewrite(one, remove_tests) for one in self.sources])
+        whole = {one.old_path or one.path: one for one in inside}
+        return {
+            path: splice_tests(data, whole[path].new or b"", path) or b"" if path in whole else data
+            for path, data in found.items()
+        }
+
+    def _has_tests_only(self, change: FileChange) -> bool:
+        return self._find_role(change.path, change) in ("test", "helper") or change.path.endswith("conftest.py")
 
     def find_touched_tests(self) -> frozenset[str] | None:
         """None if more than tests was changed: that may change the meaning of any test."""

@@ -7,7 +7,7 @@ import tomllib
 
 import pytest
 
-from ralphtool.judging.guard.mixed import merge_config
+from ralphtool.judging.guard.mixed import is_neutral, merge_config
 
 
 def merge(old: str, new: str, path: str) -> str:
@@ -60,6 +60,13 @@ matrix = [
 [tool.ruff]
 line-length = 100
 '''
+
+
+def test_names_that_tests_import_lead_to_where_they_led() -> None:
+    old, new = b'{"imports": {"#cart": "./src/cart.js"}}', b'{"imports": {"#cart": "./copy.js", "#new": "./new.js"}}'
+    merged = merge_config(old, new, "package.json")
+    assert json.loads(merged) == {"imports": {"#cart": "./src/cart.js", "#new": "./new.js"}}
+    assert is_neutral(old, merged, "package.json")
 
 
 def test_tables_of_tests_are_as_they_were_and_the_rest_is_new_byte_for_byte() -> None:

@@ -92,6 +92,7 @@ def test_two_programs_in_one_output_are_both_read() -> None:
     [
         "FAIL Required test coverage of 90% not reached. Total coverage: 12.00%",
         'Jest: "global" coverage threshold for statements (90%) not met: 12%',
+        'Jest: Coverage for lines (12%) does not meet "global" threshold (90%)',
         'Jest: Uncovered count for statements (8) exceeds "global" threshold (2)',
         "ERROR: Coverage for lines (12%) does not meet global threshold (90%)",
         "ERROR: Coverage failure: total of 12 is less than fail-under=90",

@@ -58,6 +58,7 @@ _TEST_KEYS: tuple[str, ...] = (
 _TEST_KEYS += ("vite", "babel", "ts-jest", "wireit", "nx", "tsd")
 
 
+_PLACES = {"imports"}  # where the names are that tests import, too: new names stay
 _LINT_KEYS = ("eslintConfig", "eslintIgnore", "prettier", "stylelint", "xo", "standard", "lint-staged")
 
 
@@ -68,6 +69,8 @@ def _merge_package(old: str, new: str, with_lint: bool) -> str:
     merged |= {key: before[key] for key in keys if key in before}
     if "scripts" in before or "scripts" in after:
         merged["scripts"] = _merge_scripts(before.get("scripts", {}), after.get("scripts", {}))
+    for key in _PLACES & before.keys():
+        merged[key] = {**after.get(key, {}), **before[key]}
     indent = re.search(r"\n([ \t]+)\"", new)
     return json.dumps(merged, indent=indent[1] if indent else None, ensure_ascii=False) + (
         "\n" if new.endswith("\n") else ""

@@ -17,7 +17,8 @@ _PNPM_START = re.compile(r"([\w@./-]+ [\w:.-]+)\$ ")
 _GAPS = re.compile(r"\n{3,}")
 _COVERAGE = re.compile(
     r"FAIL Required test coverage|(?:ERROR: )?Coverage failure: |ERROR: Coverage for"  # pytest-cov, coverage, nyc, c8
-    r"|Jest: (?:.*coverage threshold|Uncovered count for)|.*coverage does not meet threshold of "  # Jest, Node
+    r"|Jest: (?:.*coverage threshold|Uncovered count for|Coverage for)"
+    r"|.*coverage does not meet threshold of "  # Node
     r"|.*coverage threshold \(.*\) satisfied:\s+FAIL"  # go-test-coverage
     r"|.*Coverage is below the failure threshold|.*coverage \(.*\) is below the expected "  # tarpaulin, SimpleCov
 )
