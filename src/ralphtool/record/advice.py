@@ -91,9 +91,12 @@ def can_continue(rows: Sequence[StoryAfter], depends_on: Mapping[str, Sequence[s
 
 
 def _is_all_new(repository: Repository, change: str) -> bool:
-    """Whether there was no commit before. Another clone has no note of that."""
-    begun = repository.resolve(layout.BASE + change)
-    return not (begun or repository.text("merge-base", "HEAD", layout.BRANCHES + change, check=False))
+    """Whether there was no commit before. Another clone has no note of that; with `workspace = "here"`, HEAD is the
+    branch of the change during the run."""
+    branch = layout.BRANCHES + change
+    if repository.resolve(layout.BASE + change):
+        return False
+    return repository.head() == branch or not repository.text("merge-base", "HEAD", branch, check=False)
 
 
 def advise_on_branch(repository: Repository | None, change: str, conflicts: Sequence[str]) -> Iterator[NextStep]:
