@@ -118,9 +118,6 @@ def test_the_shape_of_ralph_tui(ralph: Ralph) -> None:
         ({"name": "../../etc/passwd"}, "etc-passwd"),
         ({"name": "日本"}, "project"),
         ({"name": "v1.2_b-3"}, "v1.2_b-3"),
-        ({"name": "v1..v2"}, "v1-v2"),  # git accepts no such branch
-        ({"name": "etc."}, "etc"),
-        ({"name": "uv.lock"}, "uv-lock"),
     ],
 )
 def test_the_change_is_named_after_branch_project_name_or_folder(

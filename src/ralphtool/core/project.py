@@ -60,13 +60,10 @@ def list_parents(folder: str) -> list[str]:
 
 
 def is_name(text: str) -> bool:
-    """Git must accept it as the name of a branch, too."""
     return (
         0 < len(text) <= _LONGEST_NAME
         and text[0] in _LETTERS
         and all(character in _LETTERS or character in "._-" for character in text)
-        and ".." not in text
-        and not text.endswith((".", ".lock"))
     )
 
 
@@ -75,8 +72,7 @@ def check_name(text: str, what: str) -> str:
     if not is_name(text):
         raise InvalidName(
             f"{shorten(text)} is not {what}: use letters, digits, '.', '_' and '-', "
-            "beginning with a letter or a digit, without '..', and with no '.' or '.lock' at the end, "
-            f"at most {_LONGEST_NAME} characters"
+            f"beginning with a letter or a digit, at most {_LONGEST_NAME} characters"
         )
     return text
 
