@@ -405,7 +405,7 @@ def test_an_agent_of_the_settings_is_known(bare: Bare) -> None:
     bare.write(".ralph/config.toml", '[run]\nagent = "shop"\n[agents.shop]\ncommand = ["true"]\n')
     assert bare.run("init", "--agent", "shop").exit_code == 0
     unknown = bare.run("init", "--agent", "foo")
-    assert unknown.exit_code == 1
+    assert unknown.exit_code == 2
     assert "define it in .ralph/config.toml as [agents.foo]" in unknown.stderr
     assert "`ralphtool run --agent-command" in unknown.stderr, "init has no such option"
 

@@ -128,7 +128,7 @@ def test_a_story_that_fails_waits_for_you_with_its_question(lab: Lab) -> None:
         (("--dry-run", "--junit", "x.xml"), "USAGE", 2),
         (("--all", "--report", "x.md"), "USAGE", 2),
         (("no-such-change",), "CHANGE_NOT_FOUND", 1),
-        (("--agent", "claud"), "INVALID_VALUE", 1),
+        (("--agent", "claud"), "INVALID_VALUE", 2),
     ],
 )
 def test_what_is_refused_is_one_object_too(lab: Lab, arguments: tuple[str, ...], code: str, exit_code: int) -> None:

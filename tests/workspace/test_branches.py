@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ralphtool.errors import GitError
 from ralphtool.workspace import branch
 
 IDENTITY = ("-c", "user.name=Tester", "-c", "user.email=tester@example.org")
@@ -57,3 +58,12 @@ def test_it_is_seen_from_a_folder_below_and_from_a_linked_working_tree(project: 
 def test_a_repository_whose_refs_are_in_tables_is_always_asked(project: Path) -> None:
     (project / ".git/reftable").mkdir()
     assert branch.may_exist(str(project))
+
+
+@pytest.mark.parametrize("change", ["uv.lock", "v1..v2", "done."])
+def test_a_name_that_git_refuses_is_refused_before_the_run(project: Path, change: str) -> None:
+    branch.check_can_exist(str(project), "uv-lock")
+    with pytest.raises(GitError, match="rename the plan"):
+        branch.check_can_exist(str(project), change)
+    with pytest.raises(subprocess.CalledProcessError):
+        git(project, "branch", f"ralph/{change}")

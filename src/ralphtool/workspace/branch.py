@@ -79,9 +79,14 @@ def _read_state(path: str) -> tuple[int, ...]:
 
 
 def check_can_exist(root: str, change: str) -> None:
-    """Git can't have a branch below the name of another one."""
+    """Git refuses some names, and can't have a branch below the name of another one."""
     if (repository := _open_repository(root)) is None:
         return
+    if not layout.can_be_branch(change):
+        raise GitError(
+            f"the run needs the branch {layout.branch(change)}, and git accepts no name with '..', or with '.' or "
+            "'.lock' at its end: rename the plan. Nothing was changed"
+        )
     above, wanted = layout.BRANCHES.rstrip("/"), layout.BRANCHES + change
     for ref in repository.refs(above):
         if ref == above or ref.startswith(f"{wanted}/"):
