@@ -136,7 +136,7 @@ def test_a_worker_that_stops_ends_what_runs_and_takes_nothing_new(
 ) -> None:
     with Worker(settings, tmp_path, slots=1) as worker:
         running = link.start(id, b"wait", CALM)
-        reach(running, "running")
+        assert wait_until(lambda: worker.begun)  # for the server, it runs as soon as the worker has it
         waiting = link.start(f"{id}0", b"hello", CALM)
     assert not worker.thread.is_alive()
     assert wait_until(lambda: worker.ended == {id: "stopping"}), worker.ended  # the job's thread may still be ending
