@@ -149,7 +149,7 @@ def test_a_title_in_other_letters_makes_a_change_too(two: Lab) -> None:
 @pytest.mark.parametrize("name", ["x.lock", "x.", "a..b"])
 def test_a_name_that_can_be_no_branch_is_refused(two: Lab, name: str) -> None:
     told = two.run("new", "Locks", "--name", name)
-    assert (told.exit_code, "can't be called" in told.stderr) == (1, True), told.stderr
+    assert (told.exit_code, "is not a change's name" in told.stderr) == (1, True), told.stderr
 
 
 def test_the_list_says_which_changes_need_an_answer(two: Lab) -> None:
@@ -185,7 +185,8 @@ def test_two_plans_of_one_name_are_told_apart(two: Lab) -> None:
     two.write(".ralph/fix_plan.md", PLAN.format(title="Old repairs").replace("[ ]", "[x]"))
     two.git("add", "fix_plan.md")
     two.git("commit", "--quiet", "--message=repairs")
-    two.loop("fix_plan", "--spec", "fix_plan.md", "--max-iterations", "1")
+    told = two.loop("fix_plan", "--spec", "fix_plan.md", "--max-iterations", "1")
+    assert "ralphtool run fix_plan --spec fix_plan.md" in told.stdout
     [mine, theirs] = [line for line in two.run("list").stdout.splitlines() if line.startswith("fix_plan")]
     assert "stories 1/2: 1 not proven" in mine
     assert theirs.split("stories ")[1].split() == ["1/1", ".ralph/fix_plan.md"]
@@ -194,3 +195,6 @@ def test_two_plans_of_one_name_are_told_apart(two: Lab) -> None:
     assert "`ralphtool run fix_plan --spec fix_plan.md`" in two.run("finish", "fix_plan").stdout
     refused = two.run("run", "fix_plan", "--spec", ".ralph/fix_plan.md").stderr
     assert "`mv .ralph/fix_plan.md plans/fix_plan-2.md`" in refused, "it would replace the other plan"
+    two.write("plans/fix_plan.md", PLAN.format(title="Newer repairs"))
+    refused = two.run("run", "fix_plan", "--spec", "plans/fix_plan.md").stderr
+    assert "another plan of that name (fix_plan.md): finish that one first, or rename plans/fix_plan.md" in refused

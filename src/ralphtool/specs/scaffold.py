@@ -221,8 +221,7 @@ def name_for(text: str, name: str | None) -> str:
 def check_change(name: str) -> str:
     """Refuses a text that can't be a change's name, or has another meaning."""
     project.check_name(name, "a change's name")
-    is_no_branch = name.endswith((".", ".lock")) or ".." in name  # git refuses such a branch name
-    if name.lower() in _NO_CHANGES or name.lower().endswith("-learnings") or is_no_branch:
+    if name.lower() in _NO_CHANGES or name.lower().endswith("-learnings"):
         raise InvalidName(f"a change can't be called {name}: give another name with --name")
     return name
 
