@@ -140,3 +140,11 @@ def test_bytes_that_are_not_utf_8_stay() -> None:
     change = FileChange("tests/test_cart.py", test, test.replace(b" total", b" add_up"))
     paths = ChangedPaths((FileChange("shop/cart.py", CART, CART.replace(b"total", b"add_up")), change))
     assert paths.rename_in_tests()["tests/test_cart.py"].endswith(b"Stra\xdfe'\n")
+
+
+def test_what_is_imported_by_default_is_imported_once() -> None:
+    total, label = b"export function total() {}\n", b"export function label() {}\n"
+    test = b"import cart, { total, label } from '../cart';\n"
+    found = ask(("cart.js", total + label, total), ("lib/b.js", None, label), ("tests/cart.test.js", test, b"x"))
+    expected = "import cart, { total } from '../cart';\nimport { label } from '../lib/b';\n"
+    assert found["tests/cart.test.js"] == expected

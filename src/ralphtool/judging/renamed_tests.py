@@ -33,6 +33,7 @@ _SPECIFIED = re.compile(
     |\b(?:jest|vi)\.\w+\(\s*)(?P<quote>["'])(?P<path>\.[^"'\n]*)(?P=quote)""",
     re.VERBOSE,
 )
+_DEFAULT = re.compile(r"\b\w+\s*,\s*(?=\{)")
 _NAMED = re.compile(r"\{([^{}]*)\}")
 _PYTHON_DEFINED = re.compile(
     r"^(?:(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]+)?=[^=])", re.MULTILINE
@@ -154,9 +155,15 @@ class _Homes:
         if groups == {old.old_path: items}:
             return found[0]
         closing = ");\n" if "(" in found["head"] else ";\n"
+        groups = groups or {old.old_path: []}
+        first = old.path if old.path in groups else next(iter(groups))  # also has what is imported by default
+        heads = {
+            one: _keep(found["head"] if one == first else _DEFAULT.sub("", found["head"]), groups[one])
+            for one in groups
+        }
         return closing.join(
-            f"{_keep(found['head'], kept)}{found['quote']}{_name_script(place, folder, found['path'])}{found['quote']}"
-            for place, kept in (groups or {old.old_path: []}).items()
+            f"{head}{found['quote']}{_name_script(place, folder, found['path'])}{found['quote']}"
+            for place, head in heads.items()
         )
 
 
