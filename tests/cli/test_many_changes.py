@@ -185,7 +185,8 @@ def test_two_plans_of_one_name_are_told_apart(two: Lab) -> None:
     two.write(".ralph/fix_plan.md", PLAN.format(title="Old repairs").replace("[ ]", "[x]"))
     two.git("add", "fix_plan.md")
     two.git("commit", "--quiet", "--message=repairs")
-    two.loop("fix_plan", "--spec", "fix_plan.md", "--max-iterations", "1")
+    told = two.loop("fix_plan", "--spec", "fix_plan.md", "--max-iterations", "1")
+    assert "ralphtool run fix_plan --spec fix_plan.md" in told.stdout
     [mine, theirs] = [line for line in two.run("list").stdout.splitlines() if line.startswith("fix_plan")]
     assert "stories 1/2: 1 not proven" in mine
     assert theirs.split("stories ")[1].split() == ["1/1", ".ralph/fix_plan.md"]
@@ -194,3 +195,6 @@ def test_two_plans_of_one_name_are_told_apart(two: Lab) -> None:
     assert "`ralphtool run fix_plan --spec fix_plan.md`" in two.run("finish", "fix_plan").stdout
     refused = two.run("run", "fix_plan", "--spec", ".ralph/fix_plan.md").stderr
     assert "`mv .ralph/fix_plan.md plans/fix_plan-2.md`" in refused, "it would replace the other plan"
+    two.write("plans/fix_plan.md", PLAN.format(title="Newer repairs"))
+    refused = two.run("run", "fix_plan", "--spec", "plans/fix_plan.md").stderr
+    assert "another plan of that name (fix_plan.md): finish that one first, or rename plans/fix_plan.md" in refused

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ralphtool.judging.guard.model import FileChange
+from ralphtool.judging.proof_evidence import SuiteRun
+from ralphtool.judging.renamed_tests import have_run
 from ralphtool.judging.test_side import ChangedPaths
 
 CART = b"def total(items):\n    return sum(items)\n\n\ndef label(name):\n    return name\n"
@@ -101,3 +103,48 @@ def test_a_module_of_javascript_may_become_one_of_typescript() -> None:
         move(b"export default 1;\n", "src/cart.ts", "src/cart.js"), ("tests/cart.test.js", old, b"// changed\n")
     )
     assert found == {"tests/cart.test.js": old.decode().replace(".js", ".ts")}
+
+
+def test_tests_inside_a_source_that_was_moved_are_put_where_it_is_now() -> None:
+    test = b"#[cfg(test)]\nmod tests {\n    #[test]\n    fn adds_up() { assert_eq!(super::total(), 3); }\n}\n"
+    renamed = (CART + test).replace(b"total", b"all")
+    found = ask(
+        move(
+            CART + test,
+            "src/basket.rs",
+            "src/cart.rs",
+            renamed.replace(b"3); }\n", b"3); }\n    #[test]\n    fn b() {}\n"),
+        )
+    )
+    assert found == {"src/basket.rs": renamed.decode()}
+
+
+@pytest.mark.parametrize(
+    ("path", "failed", "is_known"), [("t.py", 0, True), ("t.rs", 0, False), ("t.rs", 1, True), ("t.go", 0, False)]
+)
+def test_tests_that_only_do_not_load_say_something_where_imports_are_followed(
+    path: str, failed: int, is_known: bool
+) -> None:
+    assert have_run([path], [SuiteRun(command="test", ok=False, count_passed=1, count_failed=failed)]) == is_known
+
+
+@pytest.mark.parametrize(("end", "mark"), [("py", b"// "), ("js", b"# "), ("rb", b"#")])
+def test_marks_that_are_no_comments_can_be_repeated(end: str, mark: bytes) -> None:
+    test = b"total()\n" + 2000 * mark
+    found = ask((f"a.{end}", b"def total", b"def add"), (f"tests/test_a.{end}", test, test.replace(b"total", b"add")))
+    assert found[f"tests/test_a.{end}"].startswith("add()")
+
+
+def test_bytes_that_are_not_utf_8_stay() -> None:
+    test = TEST + "TITLE = 'Straße'\n".encode("latin-1")
+    change = FileChange("tests/test_cart.py", test, test.replace(b" total", b" add_up"))
+    paths = ChangedPaths((FileChange("shop/cart.py", CART, CART.replace(b"total", b"add_up")), change))
+    assert paths.rename_in_tests()["tests/test_cart.py"].endswith(b"Stra\xdfe'\n")
+
+
+def test_what_is_imported_by_default_is_imported_once() -> None:
+    total, label = b"export function total() {}\n", b"export function label() {}\n"
+    test = b"import cart, { total, label } from '../cart';\n"
+    found = ask(("cart.js", total + label, total), ("lib/b.js", None, label), ("tests/cart.test.js", test, b"x"))
+    expected = "import cart, { total } from '../cart';\nimport { label } from '../lib/b';\n"
+    assert found["tests/cart.test.js"] == expected

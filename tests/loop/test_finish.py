@@ -509,17 +509,22 @@ def test_from_a_folder_below_the_project(done: Lab) -> None:
     assert has_the_work(done)
 
 
-def test_a_branch_of_another_project_of_the_repository_is_left_alone(lab: Lab) -> None:
+@pytest.mark.parametrize(
+    ("first", "second", "name"), [("web", ".", "web"), (".", "web", "at the top of the repository")]
+)
+def test_a_branch_of_another_project_of_the_repository_is_left_alone(
+    lab: Lab, first: str, second: str, name: str
+) -> None:
     """The projects `web` and `.` have a change of the same name."""
     lab.repository(workspace="worktree").play(default=DONE)
-    for name in (".ralph/config.toml", "openspec/changes/add-login/tasks.md"):
-        lab.write(f"web/{name}", lab.read(name))
-    lab.loop("add-login", "--max-iterations", "1", cwd=lab.root / "web")
+    for path in (".ralph/config.toml", "openspec/changes/add-login/tasks.md"):
+        lab.write(f"web/{path}", lab.read(path))
+    lab.loop("add-login", "--max-iterations", "1", cwd=lab.root / first)
     before = lab.git("for-each-ref")
     for command in (["run", "add-login"], ["finish", "add-login", "--squash"]):
-        told = lab.run(*command)
+        told = lab.run(*command, cwd=lab.root / second)
         assert told.exit_code == 1
-        assert "belongs to the change add-login of the project web" in told.stderr
+        assert f"belongs to the change add-login of the project {name}" in told.stderr
     assert lab.git("for-each-ref") == before
 
 

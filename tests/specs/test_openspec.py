@@ -342,6 +342,7 @@ def test_optional_by_heading_and_by_section(ralph: Ralph) -> None:
         ("Phase B: 清理冗余模块（可选，延后）", True),
         ("Extra (Optional, later)", True),
         ("Pulido (opcional)", True),
+        ("Support calls of find(optional, name)", False),
         ("Read optional (or missing) fields", False),
         ("Fields (optionals)", False),
     ],

@@ -10,6 +10,7 @@ def make_printable(text: str) -> str:
     return _spell_out(text, {c for c in set(text) if not c.isprintable()})
 
 
+_JOINED = {"Lo", "Lm", "Mn", "Mc", "Sk", "Sm", "So"}  # letters without upper case, their marks, and emoji
 _JOINERS = {"\u200c", "\u200d"}  # parts of words in Persian and in Indian scripts, and of many emoji
 
 
@@ -32,7 +33,10 @@ def _find_joiners(text: str) -> list[int]:
 
 
 def _can_be_joined(character: str) -> bool:
-    return not character.isascii() and character.isprintable()
+    """Not letters of Latin, Greek or Cyrillic: two words could look the same."""
+    import unicodedata  # such texts are rare
+
+    return not character.isascii() and unicodedata.category(character) in _JOINED
 
 
 def make_lines_printable(text: str) -> str:

@@ -32,6 +32,7 @@ from ralphtool.judging.own_tests import find_failed, find_flaky, find_own_tests,
 from ralphtool.judging.plain_additions import are_plain_additions
 from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, list_before, merge_beside, merge_runs, to_run
 from ralphtool.judging.receipt import Suspicion
+from ralphtool.judging.renamed_tests import have_run
 from ralphtool.judging.roles import find_role
 from ralphtool.judging.test_side import ChangedPaths, TestHints, has_manifest
 from ralphtool.workspace.ignored import find_environment, is_startup_file
@@ -355,7 +356,7 @@ class Prover:
             return evidence
         again = self._replay(tree, paths, evidence.after, copies=renamed, when="replay-again") or evidence.replay
         merged = tuple(merge_runs(one, other) for one, other in zip(evidence.replay, again, strict=False))
-        retried = structs.replace(evidence, replay=merged, has_new_names=True)
+        retried = structs.replace(evidence, replay=merged, has_new_names=have_run(renamed, again))
         told = () if find_lost(retried) else ("the tests as they were pass with the new names of what they use",)
         return structs.replace(retried, told=(*retried.told, *told))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
@@ -16,20 +16,24 @@ from ralphtool.judging.guard.test_files import find_language
 from ralphtool.judging.renames import find_new_names, list_strings, replace_names
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from ralphtool.judging.guard.model import FileChange
+    from ralphtool.judging.proof_evidence import SuiteRun
 
+_Found = TypeVar("_Found")
 _LONGEST = 300_000  # bytes of a file
+_FOLLOWED = ("py", "js")
 _FOLDERS = ("src/", "lib/")  # in which Python finds the modules of a project
 _ENDS = ("", ".js", ".mjs", ".cjs", ".jsx", ".ts", ".mts", ".cts", ".tsx")
 _FROM = re.compile(r"^([ \t]*)from[ \t]+(\w[\w.]*)[ \t]+import[ \t]+(\([^)]*\)|[^\n#(*]+)", re.MULTILINE)
 _MODULE = re.compile(r"^([ \t]*import[ \t]+)(\w[\w.]*)([ \t]+as[ \t]+\w+)", re.MULTILINE)
 _SPECIFIED = re.compile(
-    r"""(?P<head>\bimport\s(?:[^;'"()]*?\bfrom\s*)?|\bimport\(\s*|\b(?:const|let|var)\s[^=;]*=\s*require\(\s*
+    r"""(?P<head>\bimport\s(?:[^;'"()]{0,4000}?\bfrom\s*)?|\bimport\(\s*|\b(?:const|let|var)\s[^=;]{0,4000}=\s*require\(\s*
     |\b(?:jest|vi)\.\w+\(\s*)(?P<quote>["'])(?P<path>\.[^"'\n]*)(?P=quote)""",
     re.VERBOSE,
 )
+_DEFAULT = re.compile(r"\b\w+\s*,\s*(?=\{)")
 _NAMED = re.compile(r"\{([^{}]*)\}")
 _PYTHON_DEFINED = re.compile(
     r"^(?:(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|(\w+)[ \t]*(?::[^=\n]+)?=[^=])", re.MULTILINE
@@ -48,11 +52,18 @@ def rename_in_tests(tests: Sequence[FileChange], sources: Sequence[FileChange]) 
     strings = {word for one in tests for word in list_strings(one.new)}
     found = {}
     for one in tests:
-        old = (one.old or b"").decode("utf-8", "replace")
+        old = (one.old or b"").decode("utf-8", "surrogateescape")
         path = one.old_path or one.path
         if len(old) <= _LONGEST:
-            found[path] = replace_names(homes.follow(old, path), became, strings, path).encode()
+            found[path] = replace_names(homes.follow(old, path), became, strings, path).encode(
+                "utf-8", "surrogateescape"
+            )
     return found if any(found.get(one.old_path or one.path) not in (None, one.old) for one in tests) else {}
+
+
+def have_run(paths: Iterable[str], runs: Iterable[SuiteRun]) -> bool:
+    """Whether the tests with the new names say something. Where imports are not followed, they may only not load."""
+    return any(find_language(path) in _FOLLOWED for path in paths) or any(one.count_failed for one in runs)
 
 
 class _Module(Struct, frozen=True):
@@ -79,8 +90,10 @@ class _Homes:
     """Where the functions of the changed source are now."""
 
     def __init__(self, sources: Sequence[FileChange], became: Mapping[str, str]) -> None:
-        self._modules = [_read_module(one) for one in sources if find_language(one.path) in ("py", "js")]
+        self._modules = [_read_module(one) for one in sources if find_language(one.path) in _FOLLOWED]
         self._by_path = {one.old_path: one for one in self._modules}
+        self._by_end = _index((end, one) for path, one in self._by_path.items() for end in _list_ends(path))
+        self._places = _index((name, one.path) for one in self._modules for name in one.has)
         self._became = became
 
     def follow(self, text: str, path: str) -> str:
@@ -104,7 +117,7 @@ class _Homes:
         new = self._became.get(name, name)
         if name not in old.had or (old.path == old.old_path and new in old.has):
             return old.path or old.old_path
-        places = [one.path for one in self._modules if new in one.has]
+        places = self._places.get(new, [])
         return places[0] if len(places) == 1 else old.old_path if places else None
 
     # --- Python ---------------------------------------------------------------------------------
@@ -125,8 +138,8 @@ class _Homes:
         return f"{found[1]}{_name_python(old.path, old.old_path, found[2])}{found[3]}" if old and old.path else found[0]
 
     def _find_python(self, module: str) -> _Module | None:
-        ends = [f"/{module.replace('.', '/')}{end}" for end in (".py", "/__init__.py")]
-        found = [one for path, one in self._by_path.items() if any(f"/{path}".endswith(end) for end in ends)]
+        path = module.replace(".", "/")
+        found = [one for end in (".py", "/__init__.py") for one in self._by_end.get(f"{path}{end}", [])]
         return found[0] if len(found) == 1 else None
 
     # --- JavaScript -----------------------------------------------------------------------------
@@ -142,10 +155,28 @@ class _Homes:
         if groups == {old.old_path: items}:
             return found[0]
         closing = ");\n" if "(" in found["head"] else ";\n"
+        groups = groups or {old.old_path: []}
+        first = old.path if old.path in groups else next(iter(groups))  # also has what is imported by default
+        heads = {
+            one: _keep(found["head"] if one == first else _DEFAULT.sub("", found["head"]), groups[one])
+            for one in groups
+        }
         return closing.join(
-            f"{_keep(found['head'], kept)}{found['quote']}{_name_script(place, folder, found['path'])}{found['quote']}"
-            for place, kept in (groups or {old.old_path: []}).items()
+            f"{head}{found['quote']}{_name_script(place, folder, found['path'])}{found['quote']}"
+            for place, head in heads.items()
         )
+
+
+def _list_ends(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[at:]) for at in range(len(parts))]
+
+
+def _index(pairs: Iterable[tuple[str, _Found]]) -> dict[str, list[_Found]]:
+    found: dict[str, list[_Found]] = {}
+    for name, one in pairs:
+        found.setdefault(name, []).append(one)
+    return found
 
 
 def _split_items(names: str) -> list[str]:

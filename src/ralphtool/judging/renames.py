@@ -16,17 +16,23 @@ if TYPE_CHECKING:
     from ralphtool.judging.guard.model import FileChange
 
 _LONGEST = 300_000  # bytes of a file
-_TOKEN = re.compile(
-    r"""(?P<comment>\#[^\n]*|//[^\n]*|/\*.*?\*/)
+_HASH, _SLASHES, _STARS = r"\#[^\n]*", r"//[^\n]*", r"/\*.{0,5000}?\*/"
+_WORDS = r"""
     |(?P<text>(?:\"\"\".*?\"\"\"|'''.*?'''|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|`(?:\\.|[^`\\])*`))
     |(?P<name>[^\W\d]\w*)
     |(?P<number>\d[\w.]*)
-    |(?P<other>[^\s\w])""",
-    re.VERBOSE | re.DOTALL,
-)
+    |(?P<other>[^\s\w])"""
+
+
+def _build_pattern(*comments: str) -> re.Pattern[str]:
+    return re.compile(f"(?P<comment>{'|'.join(comments)}){_WORDS}", re.VERBOSE | re.DOTALL)
+
+
+_TOKEN = _build_pattern(_HASH, _SLASHES, _STARS)
+_PYTHON, _OTHER = _build_pattern(_HASH), _build_pattern(_SLASHES, _STARS)
 _IMPORT = re.compile(
-    r"""^[ \t]*(?:use\s[^;]*;|from\s+[\w.]+\s+import\s*(?:\([^)]*\)|[^\n]*)|import\s*\([^)]*\)
-    |import\s[^;'"\n(]*\{[^}]*\}[^\n]*|import\s[^\n]*|(?:const|let|var)\s[^=]*=\s*require\([^)]*\);?)""",
+    r"""^[ \t]*(?:use\s[^;]*;|from\s+[\w.]+\s+import\s*(?:\([^)]*\)|[^\n]*)|import\s*\([^)]{0,4000}\)
+    |import\s[^;'"\n(]*\{[^}]{0,4000}\}[^\n]*|import\s[^\n]*|(?:const|let|var)\s[^=]{0,4000}=\s*require\([^)]*\);?)""",
     re.VERBOSE | re.MULTILINE,
 )
 _TITLED = frozenset(("it", "test", "describe", "context", "specify", "scenario"))
@@ -82,12 +88,10 @@ def replace_names(text: str, became: Mapping[str, str], strings: AbstractSet[str
         if kind == "text":
             named = _NAME.sub(lambda name: became.get(name[0], name[0]), word)
             return named if named in strings else word
-        mark = re.match(r"//|#", word) if kind == "comment" else None
-        if mark and (mark[0] == "//") == path.endswith(".py"):  # no comment in this language
-            return mark[0] + _TOKEN.sub(replace, word[len(mark[0]) :])
         return word
 
-    return _TOKEN.sub(replace, text) if became else text
+    pattern = _PYTHON if path.endswith(".py") else _OTHER
+    return pattern.sub(replace, text) if became else text
 
 
 def list_strings(data: bytes | None) -> set[str]:

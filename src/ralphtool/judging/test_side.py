@@ -181,9 +181,11 @@ class ChangedPaths(Struct, frozen=True):
         inside = [one for one in self.inline if one.old is not None]
         found = rename_in_tests([*known, *inside], [_rewrite(one, remove_tests) for one in self.sources])
         whole = {one.old_path or one.path: one for one in inside}
+        # Tests inside a source that was moved are put where it is now.
         return {
-            path: splice_tests(data, whole[path].new or b"", path) or b"" if path in whole else data
+            (one.path if one else path): splice_tests(data, one.new or b"", path) or b"" if one else data
             for path, data in found.items()
+            for one in [whole.get(path)]
         }
 
     def _has_tests_only(self, change: FileChange) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import os
-import shlex
 import tempfile
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from ralphtool.core import session
 from ralphtool.errors import ChangeNotFound, RalphError, SpecError, shorten
 from ralphtool.history import analyzer
 from ralphtool.loop import acceptance, plan_edits
-from ralphtool.record import change_flag, change_state, questions, receipts, steering
+from ralphtool.record import change_flag, change_state, questions, receipts, run_command, steering
 from ralphtool.specs import remaining
 from ralphtool.workspace.git import Repository
 
@@ -82,9 +81,8 @@ class Change:
         return change_flag.build(self.name, *{self.root, self.workspace.root})
 
     def spec_flag(self) -> str:
-        """The option that a command line needs to find the change; empty if it finds it without."""
-        is_found = any(place.change == self.name for place in specs.find_all(self.workspace.root))
-        return "" if is_found else f" --spec {shlex.quote(specs.file_of(self.ref) or self.ref)}"
+        """The option that a command line needs to find this change and no other; empty if it finds it without."""
+        return run_command.build_spec_option(self.workspace.root, self.name, self.ref)
 
     def save(self) -> None:
         change_state.save(self.root, self.name, self.change_state)

@@ -21,6 +21,7 @@ from ralphtool.loop import agent_notices, gate_notices, publishing, workspace_ch
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import build_agent_options, check_runners, make_runners, register_secrets
+from ralphtool.loop.same_plan import hold_plan
 from ralphtool.loop.story_list import list_prd_ids, list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
 from ralphtool.record import change_state, events
@@ -30,7 +31,6 @@ from ralphtool.record.log import open_log
 from ralphtool.record.run_folder import build_id, make_folder
 from ralphtool.specs import remaining, titles
 from ralphtool.workspace import branch
-from ralphtool.workspace.change_lock import hold_change
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.protected_state import ProtectedState
 
@@ -223,7 +223,7 @@ def _start_run(
     is_resumed = locks.read_lock(root, spec.change) is not None
     lifecycle.begin(root, id, spec.change, spec.ref, locks.describe_process())
     try:
-        with hold_change(Repository.find(root), root, spec.change, f"the run {id}"):
+        with hold_plan(Repository.find(root), root, spec, f"the run {id}"):
             return _run_locked(root, spec, settings, runners, viewer, stop, notices, history, id, are_given=are_given)
     except Exception:
         # A program that embeds ralphtool survives an error, and may start the next run.

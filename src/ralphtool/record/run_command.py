@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def build(root: str, change: str) -> str:
     """Also names the spec of the change, if it can't be detected or another one has a change of that name."""
-    return f"ralphtool run {change}{_build_spec_option(root, change)}{_read_agent_options(root, change)}"
+    return f"ralphtool run {change}{_read_spec_option(root, change)}{_read_agent_options(root, change)}"
 
 
 def build_located(root: str, change: str, spec: str = "") -> str:
@@ -32,23 +32,26 @@ def build_resuming(run: RunSummary) -> str:
     """Resumes a run, with its own agent."""
     if not run.change:
         return "ralphtool run"
-    spec = _build_spec_option(run.root, run.change)
+    spec = _read_spec_option(run.root, run.change)
     return f"ralphtool run {run.change}{spec}{get_text(run.start, 'agent_options')}"
 
 
-def _build_spec_option(root: str, change: str) -> str:
-    import shlex  # its import takes longer than reading the state
-
-    from ralphtool import specs
+def _read_spec_option(root: str, change: str) -> str:
     from ralphtool.record import questions
 
     try:
-        ref = str(questions.load_change_state(root, change).get("spec") or "")
-        if not ref or not _must_name_spec(root, change, ref):
-            return ""
+        return build_spec_option(root, change, str(questions.load_change_state(root, change).get("spec") or ""))
     except (RalphError, OSError):
         return ""  # advice must not fail: `ralphtool doctor` reports the damage
-    return f" --spec {shlex.quote(specs.file_of(ref) or ref)}"
+
+
+def build_spec_option(root: str, change: str, ref: str) -> str:
+    """Empty if a command that only names the change finds this spec."""
+    import shlex  # its import takes longer than reading the state
+
+    from ralphtool import specs
+
+    return f" --spec {shlex.quote(specs.file_of(ref) or ref)}" if ref and _must_name_spec(root, change, ref) else ""
 
 
 def _must_name_spec(root: str, change: str, ref: str) -> bool:

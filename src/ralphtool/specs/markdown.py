@@ -307,8 +307,14 @@ def is_optional(title: str, above: "Sequence[str]" = ()) -> bool:
 
 def _says_optional(title: str) -> bool:
     """In parentheses, with or without a remark: `(optional)`, `(optional, later)`."""
-    plain = title.lower().translate(_NARROW)
-    return "(" in plain and any(f"({word}{end}" in plain for word in _OPTIONAL for end in "),;")
+    parts = title.lower().translate(_NARROW).split("(")
+    calls = [one[-1:].isascii() and one[-1:].isalnum() for one in parts]
+    return any(_begins_optional(one, is_call=is_call) for is_call, one in zip(calls, parts[1:], strict=False))
+
+
+def _begins_optional(text: str, *, is_call: bool) -> bool:
+    """`is_call`: in `find(optional, name)`, it is no remark."""
+    return any(text.startswith(f"{word}{end}") for word in _OPTIONAL for end in (")" if is_call else "),;"))
 
 
 def _is_for_later(title: str) -> bool:

@@ -53,8 +53,18 @@ def _check_project(repository: Repository, root: str, change: str) -> None:
     """Another project of the repository would take this one's checkpoints for its own, and revert or merge them."""
     theirs = find_project(repository, change)
     here = os.path.relpath(os.path.realpath(root), os.path.realpath(repository.top))
-    if theirs and theirs != here and os.path.isdir(layout.folder(os.path.join(repository.top, theirs))):
-        raise GitError(
-            f"the branch {layout.branch(change)} belongs to the change {change} of the project {theirs}: finish that "
-            "one first, or give this one another name"
-        )
+    if theirs is None or (theirs or ".") == here or not _has_worked(repository.top, theirs, root, change):
+        return
+    raise GitError(
+        f"the branch {layout.branch(change)} belongs to the change {change} of the project "
+        f"{theirs or 'at the top of the repository'}: finish that one first, or give this one another name"
+    )
+
+
+def _has_worked(top: str, theirs: str, root: str, change: str) -> bool:
+    """Whether the other project is still there. Old checkpoints don't name theirs, so the one at the top must have the
+    state of such a change, and this one must not."""
+    other = os.path.join(top, theirs)
+    if theirs:
+        return os.path.isdir(layout.folder(other))
+    return os.path.exists(layout.change_state(other, change)) and not os.path.exists(layout.change_state(root, change))
