@@ -11,7 +11,7 @@ from ralphtool.judging.gates import RedGate
 from ralphtool.judging.guard.model import HAS_MARKERS, GuardFinding
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.proof import ProofResult
-from ralphtool.judging.proof_words import describe_proof
+from ralphtool.judging.proof_words import RUN_AND_KEEP, describe_proof
 from ralphtool.judging.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -245,6 +245,8 @@ def _list_unfinished(evidence: Evidence) -> list[str]:
 
 
 def _describe_red_gate(red: RedGate) -> str:
+    if red.is_repair:
+        return f"`{_shorten_line(red.command, 80)}` did not test the work: {_shorten_line(red.why)}; {RUN_AND_KEEP}"
     if not red.tests:
         return f"`{_shorten_line(red.command, 80)}` is newly red{f': {_shorten_line(red.why)}' if red.why else ''}"
     more = f" and {len(red.tests) - _SHOWN} more" if len(red.tests) > _SHOWN else ""
