@@ -24,13 +24,12 @@ def test_a_gate_that_repairs_the_work_proves_nothing(lab: Lab, workspace: str) -
     lab.write("fix.py", REPAIR)
     make_shop(lab, UNITTEST_GATE)
     lab.configure(checks=[FIX], tests=[UNITTEST_GATE], attempts=2, workspace=workspace)
-    *write, tick, promise = attempt(WRONG)
-    repaired = {"story": "1", "attempt": 2, "steps": [*write, {"run": FIX}, tick, promise]}
+    repaired = {"story": "1", "attempt": 2, "steps": [{"run": FIX}, {"complete": True}]}
     lab.play(repaired, default=attempt(WRONG))
     lab.loop()
     first, second = lab.entries()
-    assert first["status"] == "failed", first
+    assert first["status"] == "partial", "the next attempt begins with the work"
     assert f"`{FIX}` did not test the work: it changes cart.py; run it before" in first["summary"]
     assert second["status"] == "completed"
     assert [one["state"] for one in receipts(lab)] == ["held"]
-    assert "retrun" not in lab.git("show", "ralph/add-login:cart.py")
+    assert lab.git("show", "ralph/add-login:cart.py").strip() == (CART + DISCOUNT).strip()

@@ -122,7 +122,9 @@ def judge(evidence: Evidence) -> Verdict:
     if blocker:
         return Verdict(status="blocked", summary=f"blocked: {_shorten_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
     is_refuted = bool(evidence.proof and evidence.proof.against)
-    if new and not evidence.red and not cheated and not evidence.trouble and not is_refuted:
+    # The next attempt has to keep what such a gate changes, so it begins with the work. A task alone is then not done.
+    is_red = any(evidence.task or not one.is_repair for one in evidence.red)
+    if new and not is_red and not cheated and not evidence.trouble and not is_refuted:
         done = f"{_format_count(len(new), 'task')} done"
         return Verdict(status="partial", summary=f"{done}, but {against[0]}", **common)  # type: ignore[arg-type]
     return Verdict(status="failed", summary="; ".join(against[:2]), **common)  # type: ignore[arg-type]
