@@ -195,6 +195,21 @@ SHORT_OF_DONE: dict[str, tuple[dict[str, Any], str, str]] = {
         "failed",
         "`make check` is newly red: exit status 2",
     ),
+    "a repair": (
+        {"red": (RedGate("make fmt", why="it changes a.py", is_repair=True),)},
+        "partial",
+        "`make fmt` did not test the work: it changes a.py; run it before you promise, and keep what it changes",
+    ),
+    "a repair, and a gate": (
+        {"red": (RedGate("make"), RedGate("make fmt", why="it changes a.py", is_repair=True))},
+        "failed",
+        "`make` is newly red",
+    ),
+    "a repair of a task": (
+        {"task": "1.1", "red": (RedGate("make fmt", why="it changes a.py", is_repair=True),)},
+        "failed",
+        "`make fmt` did not test the work",
+    ),
     "a test": ({"red": (RedGate("pytest", ("tests/a.py::b",)),)}, "failed", "newly red: tests/a.py::b (`pytest`)"),
     "markers": ({"findings": MARKED}, "failed", "conflict markers are left in tests/test_units.py, units/__init__.py"),
     "others' work": ({"findings": (CLOBBERED,)}, "failed", "conflicts were not resolved properly: merge-clobber a.py"),

@@ -50,7 +50,9 @@ def test_what_the_user_saves_while_gates_run_is_kept(lab: Lab, when: str) -> Non
     lab.play(default=attempt(WORK))
     users = lab.users_state()
     lab.loop()
-    assert [one["when"] for one in lab.events() if one["type"] == "gate"] == list(RUNS)
+    again = ["after-again"] if when == "after" else []  # those gates did not test the work
+    ran = [one["when"] for one in lab.events() if one["type"] == "gate"]
+    assert ran == ["before", "after", *again, "replay", "own-tests"]
     assert [one["state"] for one in receipts(lab)] == ["proven"]
     assert lab.users_state() == users
     [text] = notices(lab)

@@ -6,6 +6,7 @@ work itself first: a kill loses nothing.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -20,6 +21,7 @@ from ralphtool.executors.guarded_runs import (
     restore_inline,
 )
 from ralphtool.executors.proof_notes import describe_ignored, join_paths, render_diff
+from ralphtool.executors.rewritten_work import RewrittenWork
 from ralphtool.judging import gates
 from ralphtool.judging.chance import may_vary
 from ralphtool.judging.guard.inline import splice_tests
@@ -43,7 +45,7 @@ if TYPE_CHECKING:
 
     from ralphtool.executors import Assignment, Report
     from ralphtool.executors.gate_series import GateSeries
-    from ralphtool.judging.gates import Baseline, GateResult
+    from ralphtool.judging.gates import Baseline, GateResult, RedGate
     from ralphtool.judging.guard.model import FileChange
     from ralphtool.judging.proof_evidence import GuardedRun
     from ralphtool.settings import Settings
@@ -73,6 +75,7 @@ class Prover:
         self._old_output = ""  # the end of what the old tests printed when they last failed
         self._seconds = 0.0  # of all gates that were run
         self._builds: list[str] = []  # gates that build what the tests use
+        self._repairs: list[RedGate] = []  # gates that changed the work that they tested
 
     def prove(self, report: Report, *, is_whole: bool) -> Report:
         """Adds the gates' results and, for a complete story, all the evidence. The work is in place afterwards."""
@@ -97,10 +100,12 @@ class Prover:
             return report
         try:
             self._workspace.set_ignored_aside(made)
+            work = RewrittenWork(self._workspace, self._read_paths(report).changes)
             results = self._run("after", self._assignment.gates)
+            is_same = not work.find_changed()
         finally:
             self._put_back(report)
-        is_green = all(one.ok for one in results) and not is_cut_off(results, self._assignment.gates)
+        is_green = is_same and all(one.ok for one in results) and not is_cut_off(results, self._assignment.gates)
         return structs.replace(report, ahead=tuple(results) if is_green else (), gate_seconds=self._seconds)
 
     def _run(self, when: str, commands: Sequence[str]) -> list[GateResult]:
@@ -141,7 +146,7 @@ class Prover:
         return structs.replace(
             report,
             results=tuple(results),
-            red=tuple(gates.find_newly_red(results, before)),
+            red=(*gates.find_newly_red(results, before), *self._repairs),
             gates_ran=bool(self._assignment.gates),
             ending="stopped" if is_cut else report.ending,
         )
@@ -165,10 +170,8 @@ class Prover:
         environments = sorted({str(find_environment(path)) for path in installed})
         is_anew = self._make_anew(environments)
         dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
-        is_known = report.ahead and not environments  # a new environment has not been tested yet
-        results = list(report.ahead) if is_known else self._run("after", commands)
-        self._builds = gates.list_builds(results)
-        results, flaky = self._try_red_again(report.tree, results)
+        ahead = () if environments else report.ahead  # a new environment has not been tested yet
+        results, flaky = self._run_on_work(structs.replace(report, ahead=ahead), paths)
         facts: dict[str, Any] = {
             "dirty_submodules": dirty,
             "is_own_environment": bool(environments) and not is_anew,
@@ -182,6 +185,21 @@ class Prover:
                 dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
                 return again, facts | {"only_with_ignored": ignored, "dirty_submodules": dirty}
         return results, facts
+
+    def _run_on_work(self, report: Report, paths: ChangedPaths) -> tuple[list[GateResult], list[str]]:
+        """The results, and flaky tests. Gates that changed files of the work run once more."""
+        work = RewrittenWork(self._workspace, paths.changes)
+        results = list(report.ahead) or self._run("after", self._assignment.gates)
+        changed = work.find_changed()
+        self._builds = gates.list_builds(results)
+        results, flaky = self._try_red_again(report.tree, results)
+        if not report.tree or not changed or self._is_newly_red(results):
+            return results, flaky
+        self._put_in_place(report.tree, lambda path: False, {})
+        work.remember()
+        results, self._repairs = work.run_again(self._assignment.gates, changed, partial(self._run, "after-again"))
+        results, more = self._try_red_again(report.tree, results)
+        return results, [*flaky, *more]
 
     def _try_red_again(self, tree: str | None, results: list[GateResult]) -> tuple[list[GateResult], list[str]]:
         """The results, and tests that failed by chance. A few tests that passed before get a second try."""
@@ -443,11 +461,14 @@ class Prover:
         return tuple(map(self._to_run, self._run(kind, [one.command for one in suites])))
 
     def _show(self, tree: str, is_old: Callable[[str], bool], contents: Contents) -> None:
-        """Puts the work in place, with some files as at the checkpoint. What gates left must not help the next one."""
+        self._put_in_place(tree, is_old, contents)
+        self._run("build", self._builds)  # ignored files, such as dist/, must be of the same source as the rest
+
+    def _put_in_place(self, tree: str, is_old: Callable[[str], bool], contents: Contents) -> None:
+        """The work, with some files as at the checkpoint. What gates left must not help the next one."""
         self._is_elsewhere = True
         self._workspace.set_ignored_aside([one for one in self._workspace.clean_up() if not _is_installed(one)])
         self._workspace.show_mix(tree, is_old, contents)
-        self._run("build", self._builds)  # ignored files, such as dist/, must be of the same source as the rest
 
     def _to_run(self, result: GateResult) -> SuiteRun:
         return structs.replace(to_run(result), is_check=self._is_check(result.command))

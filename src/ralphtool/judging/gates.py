@@ -54,6 +54,7 @@ class RedGate(Struct, frozen=True):
     command: str
     tests: tuple[str, ...] = ()
     why: str = ""
+    is_repair: bool = False  # whatever its result, it changed the work that it tested
 
 
 class EarlierTests(Struct, frozen=True):

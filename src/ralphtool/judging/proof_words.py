@@ -25,6 +25,7 @@ IF_NOTHING_NEEDS_TO_CHANGE = "if nothing needs to change, say so with `ralphtool
 KEEP_OR_EXPLAIN = (
     "keep the behaviour; or, if the story asks for the change, explain it with `ralphtool agent observe finding`"
 )
+RUN_AND_KEEP = "run it before you promise, and keep what it changes"
 SHORT_WORDS: dict[str, str] = {**{state: state for state in WORDS}, "unproven": "not proven"}
 _PLURALS = {**WORDS, "proven": "proven by their own tests"}
 _WEAKENED = {  # the kinds of suspicions about the strength of a test

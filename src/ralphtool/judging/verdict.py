@@ -11,7 +11,7 @@ from ralphtool.judging.gates import RedGate
 from ralphtool.judging.guard.model import HAS_MARKERS, GuardFinding
 from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.proof import ProofResult
-from ralphtool.judging.proof_words import describe_proof
+from ralphtool.judging.proof_words import RUN_AND_KEEP, describe_proof
 from ralphtool.judging.receipt import Receipt
 
 if TYPE_CHECKING:
@@ -122,7 +122,9 @@ def judge(evidence: Evidence) -> Verdict:
     if blocker:
         return Verdict(status="blocked", summary=f"blocked: {_shorten_line(blocker)}", blocker=blocker, **common)  # type: ignore[arg-type]
     is_refuted = bool(evidence.proof and evidence.proof.against)
-    if new and not evidence.red and not cheated and not evidence.trouble and not is_refuted:
+    # The next attempt has to keep what such a gate changes, so it begins with the work. A task alone is then not done.
+    is_red = any(evidence.task or not one.is_repair for one in evidence.red)
+    if new and not is_red and not cheated and not evidence.trouble and not is_refuted:
         done = f"{_format_count(len(new), 'task')} done"
         return Verdict(status="partial", summary=f"{done}, but {against[0]}", **common)  # type: ignore[arg-type]
     return Verdict(status="failed", summary="; ".join(against[:2]), **common)  # type: ignore[arg-type]
@@ -245,6 +247,8 @@ def _list_unfinished(evidence: Evidence) -> list[str]:
 
 
 def _describe_red_gate(red: RedGate) -> str:
+    if red.is_repair:
+        return f"`{_shorten_line(red.command, 80)}` did not test the work: {_shorten_line(red.why)}; {RUN_AND_KEEP}"
     if not red.tests:
         return f"`{_shorten_line(red.command, 80)}` is newly red{f': {_shorten_line(red.why)}' if red.why else ''}"
     more = f" and {len(red.tests) - _SHOWN} more" if len(red.tests) > _SHOWN else ""

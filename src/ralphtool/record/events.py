@@ -184,13 +184,13 @@ class GateStarted(_BaseEvent, frozen=True, kw_only=True, tag="gate_started"):
 
     when: str = ""
     """`before` the agent's work, `before-again` (the same, because it was red in a box or a worktree and not in the
-    user's own folder), `after` it, `after-again` (the same, to leave out flaky tests), `replay` (the tests as they
-    were, on the new code), `replay-again` (the same, because a test failed), `own-tests` (the new tests, without the
-    work), `own-tests-again` (the same, to leave out flaky tests), `guarded` (tests that earlier stories changed, as
-    they were before), `guarded-before` and `guarded-again` (the same without the work, and once more, because a test
-    failed), `build` (again, for the tests that follow), `tip` (at the end of the run), `outside` (in the user's own
-    folder), `same-files` (with the user's uncommitted files), `blind` (on source that was broken on purpose, to see
-    whether the gate notices)"""
+    user's own folder), `after` it, `after-again` (the same, to leave out flaky tests, or because a gate changed files
+    of the work), `replay` (the tests as they were, on the new code), `replay-again` (the same, because a test failed),
+    `own-tests` (the new tests, without the work), `own-tests-again` (the same, to leave out flaky tests), `guarded`
+    (tests that earlier stories changed, as they were before), `guarded-before` and `guarded-again` (the same without
+    the work, and once more, because a test failed), `build` (again, for the tests that follow), `tip` (at the end of
+    the run), `outside` (in the user's own folder), `same-files` (with the user's uncommitted files), `blind` (on source
+    that was broken on purpose, to see whether the gate notices)"""
     command: str = ""
     """the command"""
     iteration: Count = 0

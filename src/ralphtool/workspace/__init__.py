@@ -161,6 +161,10 @@ class Workspace(Protocol):
         """Removes files that gates left; returns the ignored files that they created or changed."""
         ...
 
+    def read_in_place(self, paths: Sequence[str]) -> Mapping[str, bytes | None]:
+        """The contents of these files as they are in place now; None for what is not a file, or too large."""
+        ...
+
     def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, FileState]:
         """Those files that a commit has. Raises GitError if there is no such commit, or one of them can't be read."""
         ...

@@ -145,6 +145,16 @@ def _is_as(top: str, path: str, state: FileState) -> bool:
         return False
 
 
+def read_in_place(top: str, path: str, most: int) -> bytes | None:
+    """The contents of a file or a link; None for anything else, behind a link, or with more bytes."""
+    full = os.path.join(top, path)
+    try:
+        state = _read_state(full) if beneath.is_reached(top, path) and os.lstat(full).st_size <= most else GONE
+    except OSError:
+        return None
+    return state.data if state.mode else None
+
+
 def _read_state(full: str) -> FileState:
     try:
         mode = os.lstat(full).st_mode

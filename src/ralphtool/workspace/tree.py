@@ -21,7 +21,7 @@ from ralphtool.workspace.paths import Paths, printable
 from ralphtool.workspace.protected_work import keep_commit, take_protected
 from ralphtool.workspace.revert import SpecPlace
 from ralphtool.workspace.snapshots import ProtectedWork, WorkspaceSnapshot, build_changes
-from ralphtool.workspace.swapped_files import SwappedFiles, build_swap, set_time
+from ralphtool.workspace.swapped_files import SwappedFiles, build_swap, read_in_place, set_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
@@ -248,6 +248,9 @@ class Tree(NeverSetUp):
     def has_same_work(self, tree: str, own_files: Sequence[str]) -> bool:
         own = Paths(self.relative(path) for path in own_files)
         return all(own.cover(one.path) for one in self.repository.changed(tree, self._tip_tree))
+
+    def read_in_place(self, paths: Sequence[str]) -> Mapping[str, bytes | None]:
+        return {path: read_in_place(self.repository.top, path, _MOST_READ) for path in paths}
 
     def read_commit(self, commit: str, paths: Sequence[str]) -> Mapping[str, FileState]:
         return read_states(self.repository, commit, paths)
