@@ -86,6 +86,11 @@ def find_project(repository: Repository, change: str) -> str | None:
     return next((project for name, story, project in rows if name == change and story), None)
 
 
+def read_project(repository: Repository, commit: str) -> str:
+    """The project of a commit, as in `find_project`."""
+    return repository.text("log", "-1", f"--format={_build_field('Project')}", commit, "--").strip()
+
+
 def build_project_trailer(prefix: str) -> str:
     """Two projects of a repository may have a change of the same name, and so the same branch."""
     return f"Ralph-Project: {prefix.rstrip('/')}\n" if prefix else ""

@@ -452,8 +452,8 @@ class Tree(NeverSetUp):
     def _spec_place(self, ref: str) -> SpecPlace:
         return SpecPlace(self.repository, self.spec_root, self.change, ref)
 
-    def merge_attempt(self, entry: str, ref: str) -> str:
-        return revert.merge_kept(self._spec_place(ref), entry, self.tip, self.branch)
+    def merge_attempt(self, entry: str, commit: str | None, ref: str) -> str:
+        return revert.merge_kept(self._spec_place(ref), entry, commit, self.tip, self.branch)
 
     def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
         place = self._spec_place(ref)
