@@ -254,6 +254,17 @@ def test_a_branch_that_was_merged_by_hand_keeps_its_proofs_and_needs_no_commands
     told = two.run("report").stdout + two.run("watch").stdout
     assert "ralphtool finish" not in told
     assert "HEAD..ralph/add-login" not in told
+    again = two.run("run", "add-login")
+    assert (again.exit_code, again.stdout) == (0, "add-login is complete and finished: nothing left to run.\n")
+    assert not two.git("branch", "--list", "ralph/*")
+    assert "nothing is left to finish" in two.run("finish", "add-login", "--squash").stderr
+
+
+def test_work_that_is_merged_by_hand_needs_no_review(two: Lab) -> None:
+    two.git("merge", "--quiet", "--no-edit", "ralph/add-login")
+    two.configure(tests=[UNITTEST_GATE], accept="held", workspace="worktree")
+    steps = [one["run"] for one in two.events(two.loop())[-1]["next"]]
+    assert steps == ["ralphtool finish add-login --squash"]
 
 
 # --- after `finish` ---------------------------------------------------------------------------------

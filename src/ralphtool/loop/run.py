@@ -23,7 +23,7 @@ from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import build_agent_options, check_runners, make_runners, register_secrets
 from ralphtool.loop.story_list import list_prd_ids, list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
-from ralphtool.record import change_state, events
+from ralphtool.record import change_state, events, receipts
 from ralphtool.record.event_parts import RunGates, RunLimits
 from ralphtool.record.events import RunEnded
 from ralphtool.record.log import open_log
@@ -187,12 +187,13 @@ def recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
 
 
 def is_finished(root: str, spec: Spec) -> bool:
-    """Whether the change is done and was finished earlier."""
+    """Whether the change is done and was finished earlier, by ralphtool or by hand."""
     stories = spec.stories()
     if not stories or not all(story.done for story in stories) or (repository := Repository.find(root)) is None:
         return False
-    is_known = repository.resolve(layout.FINISHED + spec.change) is not None
-    return is_known and repository.resolve(layout.BRANCHES + spec.change) is None
+    if repository.resolve(layout.BRANCHES + spec.change):
+        return False
+    return repository.resolve(layout.FINISHED + spec.change) is not None or receipts.is_settled(root, spec.change)
 
 
 def _build_empty_result(change: str) -> RunResult:
