@@ -306,6 +306,7 @@ def test_a_clone_tells_a_change_from_a_finished_one_of_its_name(two: Lab) -> Non
     two.openspec("## 1. Add three\n\n- [x] 1.1 Add three()\n\n## 2. Add two\n\n- [ ] 2.1 Change two()\n")
     two.git("commit", "--quiet", "--all", "--message=another plan")
     assert two.loop().exit_code == 0
+    assert report(two)[1] == {"1": "ticked", "2": "held"}
     rebase(two)
     other = clone(two)
     assert claims(other) == {"2": "unproven"}, "the user ticked the first one"

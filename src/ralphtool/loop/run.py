@@ -17,7 +17,7 @@ from ralphtool import specs, workspace
 from ralphtool.core import gate_commands, layout, lifecycle, locks
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, from_os_error
 from ralphtool.history import History
-from ralphtool.loop import agent_notices, gate_notices, publishing, workspace_choice
+from ralphtool.loop import agent_notices, finished_before, gate_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import build_agent_options, check_runners, make_runners, register_secrets
@@ -191,9 +191,8 @@ def is_finished(root: str, spec: Spec) -> bool:
     stories = spec.stories()
     if not stories or not all(story.done for story in stories) or (repository := Repository.find(root)) is None:
         return False
-    if repository.resolve(layout.BRANCHES + spec.change):
-        return False
-    return repository.resolve(layout.FINISHED + spec.change) is not None or receipts.is_settled(root, spec.change)
+    has_branch, was_finished = (repository.resolve(one + spec.change) for one in (layout.BRANCHES, layout.FINISHED))
+    return not has_branch and (bool(was_finished) or receipts.is_settled(root, spec.change))
 
 
 def _build_empty_result(change: str) -> RunResult:
@@ -348,6 +347,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             announce(self.spec)  # there is no other version of the plan yet, so this need not wait for the workspace
             is_announced = True
         kind = "box" if choice.kind == "workers" else choice.kind
+        finished_before.forget_other_claims(self.root, self.spec)
         place = workspace.make(self.root, self.spec.change, kind, lambda: self.stop.count > 0)
         opened = place.open(self.id, specs.list_own_paths(self.root, self.spec)) + self._take_up_slots()
         try:

@@ -1,7 +1,8 @@
-"""Checkpoints below the commit where a branch begins, which a clone can't tell from those of the branch.
+"""Work from before the branch of a change began: of the same change, which goes on after `finish`, or of an earlier one
+of the same name, with other stories.
 
-Only the repository where a branch began has a note of that commit. So the first commit on the branch says which of them
-are of other stories: an earlier change, merged since, may have had the same name.
+A clone has no note of where the branch began, and can't tell the checkpoints below that from those of the branch. So
+the first commit on the branch says which of them are of other stories.
 """
 
 from __future__ import annotations
@@ -10,23 +11,25 @@ from typing import TYPE_CHECKING
 
 from ralphtool import specs
 from ralphtool.errors import ChangeNotFound, SpecError
-from ralphtool.workspace.checkpoints import read_earlier
 from ralphtool.workspace.plan_merge import spell
 from ralphtool.workspace.revert import SpecPlace
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
 
 
-def list_outdated(repository: Repository, project: str, change: str, start: str) -> list[str]:
-    """The stories whose checkpoints do not count on a branch that begins at `start`. Those that the plan has as they
-    were done keep theirs: the change goes on after `finish`."""
-    earlier = read_earlier(repository, change, start)
+def list_outdated(
+    repository: Repository, project: str, change: str, earlier: Mapping[str, str], ref: str | None = None
+) -> list[str]:
+    """Those of the stories, each with a commit in which it was done, that the user's plan does not have as they were
+    done then."""
     if not earlier:
         return []
     try:
-        spec = specs.open(project, change)
+        spec = specs.open(project, change, ref)
         done = _list_done(spec)
     except (ChangeNotFound, SpecError):
         return list(earlier)

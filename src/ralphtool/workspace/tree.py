@@ -11,7 +11,7 @@ from ralphtool.core import files, layout
 from ralphtool.errors import GitError, from_os_error
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
-from ralphtool.workspace.checkpoints import build_trailers, read_checkpoints, read_work
+from ralphtool.workspace.checkpoints import build_trailers, read_checkpoints, read_earlier, read_work
 from ralphtool.workspace.earlier_work import list_outdated
 from ralphtool.workspace.environments import NeverSetUp
 from ralphtool.workspace.git import Repository
@@ -81,7 +81,8 @@ class Tree(NeverSetUp):
         self._stage_own(own_files)
         grown = self.repository.write_tree()
         first = start
-        outdated = list_outdated(self.repository, self._project, self.change, start) if start else []
+        earlier = read_earlier(self.repository, self.change, start) if start else {}
+        outdated = list_outdated(self.repository, self._project, self.change, earlier)
         if grown != tree or outdated or not start:
             what = f"the change {self.change}" if start else f"the files as they are, and the change {self.change}"
             message = f"ralphtool: {what}\n\nRalph-Change: {self.change}\n{build_trailers(outdated, ())}"
