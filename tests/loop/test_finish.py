@@ -528,6 +528,31 @@ def test_a_branch_of_another_project_of_the_repository_is_left_alone(
     assert lab.git("for-each-ref") == before
 
 
+def test_projects_of_a_repository_show_only_their_own_attempts(lab: Lab) -> None:
+    """The projects `web`, `api` and `.` have a change of the same name; its attempts have the same refs."""
+    failed = {"story": "1", "steps": [{"write": "mine.txt", "text": "mine\n"}]}
+    lab.repository(workspace="worktree").play(failed)
+    for name in (".ralph/config.toml", "openspec/changes/add-login/tasks.md"):
+        for project in ("api", "web"):
+            lab.write(f"{project}/{name}", lab.read(name))
+    lab.git("add", "web/openspec", "api/openspec")
+    lab.git("commit", "--quiet", "--message=more projects")
+    lab.loop("add-login", "--max-iterations", "1")
+    mine = lab.git("rev-parse", "refs/ralph/attempts/add-login-1-1")
+    lab.play({"story": "1", "steps": [{"write": "theirs.txt", "text": "theirs\n"}]})
+    lab.loop("add-login", "--max-iterations", "1", cwd=lab.root / "web")
+    assert lab.git("rev-parse", "refs/ralph/attempts/add-login-1-1") != mine
+    show = ("diff", "add-login-1-1", "--stat")
+    assert "mine.txt" in lab.run(*show).stdout
+    assert mine[:10] in lab.run("attempts").stdout
+    assert "theirs.txt" in lab.run(*show, cwd=lab.root / "web").stdout
+    lab.git("prune", "--expire=now")
+    for told in (lab.run(*show), lab.run(*show, cwd=lab.root / "api"), lab.run("accept", "add-login-1-1")):
+        assert told.exit_code == 1
+        assert "add-login-1-1 is an attempt of the project web" in told.stderr
+    assert "theirs" not in lab.run("report", "--format", "html").stdout
+
+
 # --- the working trees ------------------------------------------------------------------------------
 
 BOTH = ["worktree", pytest.param("box", marks=needs_box)]

@@ -171,16 +171,24 @@ def test_another_message_about_the_same_change_keeps_the_proof(two: Lab) -> None
 
 def test_a_clone_and_another_worktree_know_the_proof_from_the_commits(two: Lab) -> None:
     two.git("worktree", "add", "--quiet", "--detach", "../worktree", "main")
-    two.git("clone", "--quiet", "--config=user.name=A", "--config=user.email=a@example.org", ".", "../clone")
-    two.git("-C", "../clone", "branch", "--quiet", "ralph/add-login", "origin/ralph/add-login")
-    for name in ("worktree", "clone"):
-        other = copy.copy(two)
-        other.root = two.root.parent / name
-        other.write(".ralph/config.toml", two.read(".ralph/config.toml"))
+    worktree = copy.copy(two)
+    worktree.root = two.root.parent / "worktree"
+    worktree.write(".ralph/config.toml", two.read(".ralph/config.toml"))
+    for other in (worktree, clone(two)):
         assert claims(other) == {"1": "proven", "2": "proven"}
         assert run_again(other)[:2] == (0, {"1": "proven", "2": "proven"})
     rebase(other)  # there is no receipt that could follow
     assert run_again(other) == (1, dict.fromkeys("12", "unproven"), dict.fromkeys("12", receipts.UNKNOWN))
+
+
+def clone(lab: Lab) -> Lab:
+    """A clone with the branch, but without what ralphtool keeps beside it."""
+    lab.git("clone", "--quiet", "--config=user.name=A", "--config=user.email=a@example.org", ".", "../clone")
+    lab.git("-C", "../clone", "branch", "--quiet", "ralph/add-login", "origin/ralph/add-login")
+    other = copy.copy(lab)
+    other.root = lab.root.parent / "clone"
+    other.write(".ralph/config.toml", lab.read(".ralph/config.toml"))
+    return other
 
 
 @pytest.mark.parametrize("way", ["amend", "squash"])
@@ -246,6 +254,17 @@ def test_a_branch_that_was_merged_by_hand_keeps_its_proofs_and_needs_no_commands
     told = two.run("report").stdout + two.run("watch").stdout
     assert "ralphtool finish" not in told
     assert "HEAD..ralph/add-login" not in told
+    again = two.run("run", "add-login")
+    assert (again.exit_code, again.stdout) == (0, "add-login is complete and finished: nothing left to run.\n")
+    assert not two.git("branch", "--list", "ralph/*")
+    assert "nothing is left to finish" in two.run("finish", "add-login", "--squash").stderr
+
+
+def test_work_that_is_merged_by_hand_needs_no_review(two: Lab) -> None:
+    two.git("merge", "--quiet", "--no-edit", "ralph/add-login")
+    two.configure(tests=[UNITTEST_GATE], accept="held", workspace="worktree")
+    steps = [one["run"] for one in two.events(two.loop())[-1]["next"]]
+    assert steps == ["ralphtool finish add-login --squash"]
 
 
 # --- after `finish` ---------------------------------------------------------------------------------
@@ -277,3 +296,19 @@ def test_work_that_was_finished_proven_stays_proven(lab: Lab, way: str, tmp_path
     assert result.exit_code == 0
     assert {one["id"]: one["proof"] for one in lab.events(result)[-1]["stories"]} == {"1": "proven", "2": "proven"}
     assert claims(lab) == {"1": "proven", "2": "proven"}
+    if way == "--merge":
+        assert claims(clone(lab)) == {"1": "proven", "2": "proven"}
+
+
+def test_a_clone_tells_a_change_from_a_finished_one_of_its_name(two: Lab) -> None:
+    two.play({"story": "2", "steps": [{"run": "echo 2 >> two.py"}, {"tick": "all"}, {"complete": True}]})
+    assert two.run("finish", "add-login", "--merge").exit_code == 0
+    two.openspec("## 1. Add three\n\n- [x] 1.1 Add three()\n\n## 2. Add two\n\n- [ ] 2.1 Change two()\n")
+    two.git("commit", "--quiet", "--all", "--message=another plan")
+    assert two.loop().exit_code == 0
+    assert report(two)[1] == {"1": "ticked", "2": "held"}
+    rebase(two)
+    other = clone(two)
+    assert claims(other) == {"2": "unproven"}, "the user ticked the first one"
+    assert other.run("reject", "2", "--why", "no").exit_code == 0
+    assert other.git("show", "ralph/add-login:two.py") == SOURCE.format(name="two").rstrip()

@@ -18,7 +18,7 @@ from ralphtool.core.amounts import format_cost, format_tokens
 from ralphtool.core.text import make_printable
 from ralphtool.errors import GitError, RalphError
 from ralphtool.history import History
-from ralphtool.record import decisions, iterations, overview, questions, receipts, runs
+from ralphtool.record import decisions, iterations, kept_attempts, overview, questions, receipts, runs
 from ralphtool.record.lines import LineReader, parse_fields
 from ralphtool.views.terminal import changes, phrases, tables
 from ralphtool.views.terminal.wrapping import echo, glue
@@ -329,12 +329,10 @@ def attempts(change: str | None, as_json: bool) -> None:
       ralphtool attempts add-login --json | jq -r '.attempts[] | select(.status == "failed") | .id'
     """
     root = project.find()
-    kept = {
-        name.removeprefix(layout.ATTEMPTS): commit
-        for name, commit in find_repository(root).refs(layout.ATTEMPTS).items()
-    }
-    wanted = _list_prd_ids(root, change) if change else None
-    found = [one for one in History(root).entries() if one.id in kept and (wanted is None or one.prd_id in wanted)]
+    wanted, history = _list_prd_ids(root, change) if change else None, History(root)
+    entries = [one for one in history.entries() if wanted is None or one.prd_id in wanted]
+    kept = kept_attempts.read_own(find_repository(root), root, history, (one.id for one in entries))
+    found = [one for one in entries if one.id in kept]
     rows = [{"id": one.id, "status": one.status, "commit": kept[one.id], "summary": one.summary or ""} for one in found]
     if as_json:
         click.echo(quickjson.dumps({"attempts": rows}))
@@ -375,10 +373,14 @@ def diff(name: str, change: str | None, stat: bool) -> int:
 
 def _find_attempt(repository: Repository, root: str, name: str, change: str | None) -> str:
     """The commit of an attempt: of the one with this name, or of the last one that was kept of a story."""
+    history = History(root)
     if commit := repository.resolve(f"{layout.ATTEMPTS}{name}"):
-        return commit
+        if own := kept_attempts.read_own(repository, root, history, [name]):
+            return own[name]
+        raise kept_attempts.build_lost_error(repository, name, commit)
     known = targets.find_history(root, name, change)
-    kept = {ref.removeprefix(layout.ATTEMPTS): commit for ref, commit in repository.refs(layout.ATTEMPTS).items()}
+    there = [one for one in kept_attempts.read_all(repository) if known and (known.has(one) or one == known.earlier)]
+    kept = kept_attempts.read_own(repository, root, history, there)
     numbered = {int(one.rpartition("-")[2]): commit for one, commit in kept.items() if known and known.has(one)}
     if not numbered and known and known.earlier in kept:
         return kept[known.earlier]

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ralphtool import specs
-from ralphtool.core import session
+from ralphtool.core import layout, session
 from ralphtool.errors import GitError, InvalidValue, SpecError
 from ralphtool.history import analyzer
 from ralphtool.judging import receipt
 from ralphtool.judging.receipt import Receipt
 from ralphtool.loop import outcome
-from ralphtool.record import change_state, events, run_command
+from ralphtool.record import change_state, events, kept_attempts, run_command
 from ralphtool.record.change_state import Outcome
+from ralphtool.workspace.git import Repository
 
 if TYPE_CHECKING:
     from ralphtool.loop.change import Change
@@ -108,11 +109,25 @@ def _plan_attempt(change: Change, said: SteeringCommand, story: Story) -> Decisi
     if not _is_about(change, story, entry):
         raise InvalidValue(f"{entry} is not an attempt at story {story.id}: `ralphtool attempts` lists the attempts")
     tree = change.workspace.edit_spec(
-        change.workspace.merge_attempt(entry, change.ref), change.ref, lambda spec: _tick_all(spec, story.id)
+        change.workspace.merge_attempt(entry, _find_commit(change, entry), change.ref),
+        change.ref,
+        lambda spec: _tick_all(spec, story.id),
     )
     change.workspace.check_publish(tree)
     text = f"story {story.id} of {change.name} is done: the attempt {entry} is accepted as it is"
     return DecisionPlan(story=story, said=said, kind="attempt", text=text, tree=tree, entry=entry)
+
+
+def _find_commit(change: Change, entry: str) -> str | None:
+    """The work of an attempt; None if it was not kept."""
+    repository = Repository.find(change.root)
+    there = repository.resolve(layout.ATTEMPTS + entry) if repository else None
+    if repository is None or there is None:
+        return None
+    own = kept_attempts.read_own(repository, change.root, change.history, [entry])
+    if not own:
+        raise kept_attempts.build_lost_error(repository, entry, there)
+    return own[entry]
 
 
 def _is_about(change: Change, story: Story, entry: str) -> bool:

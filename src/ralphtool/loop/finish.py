@@ -132,6 +132,11 @@ def build_no_branch_error(repository: Repository, root: str, change: str) -> Cha
             f"{change} is already finished, and its commits are kept as {layout.FINISHED}{change}; `{command}` creates "
             "a new branch if there is more to do"
         )
+    if receipts.is_settled(root, change):
+        return ChangeNotFound(
+            f"there is no branch ralph/{change}, and your branch has the work that runs have done: nothing is left to "
+            f"finish. `{command}` creates a new branch if there is more to do"
+        )
     if not questions.load_change_state(root, change).get("spec"):
         specs.open(root, change)  # raises an error if there is no such change, which a run could not start either
     return ChangeNotFound(f"there is no branch ralph/{change}: `{command}` creates it")

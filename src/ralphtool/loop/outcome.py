@@ -151,6 +151,7 @@ def _commit(change: Change, iteration: Iteration, tree: str | None) -> str | Non
     story, verdict, entry = iteration.story, iteration.verdict, iteration.assignment.entry
     trailers = f"Ralph-Change: {change.name}\nRalph-Entry: {entry}\n"
     if not iteration.is_done:
+        trailers += checkpoints.build_project_trailer(change.workspace.prefix)
         return change.workspace.commit(tree, f"{entry}: {verdict.status}\n\n{verdict.summary}\n\n{trailers}")
     note = build_note(change, verdict.receipt.state, tree) if verdict.receipt else ""
     return change.workspace.commit(tree, build_message(change, story, entry, note))

@@ -17,14 +17,14 @@ from ralphtool import specs, workspace
 from ralphtool.core import gate_commands, layout, lifecycle, locks
 from ralphtool.errors import ChangeNotFound, InvalidValue, RalphError, SpecError, from_os_error
 from ralphtool.history import History
-from ralphtool.loop import agent_notices, gate_notices, publishing, workspace_choice
+from ralphtool.loop import agent_notices, finished_before, gate_notices, publishing, workspace_choice
 from ralphtool.loop.notify import Notifier
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import build_agent_options, check_runners, make_runners, register_secrets
 from ralphtool.loop.same_plan import hold_plan
 from ralphtool.loop.story_list import list_prd_ids, list_stories
 from ralphtool.loop.workspace_choice import Choice, Findings, Unsuitable
-from ralphtool.record import change_state, events
+from ralphtool.record import change_state, events, receipts
 from ralphtool.record.event_parts import RunGates, RunLimits
 from ralphtool.record.events import RunEnded
 from ralphtool.record.log import open_log
@@ -187,12 +187,12 @@ def recover_from(root: str, change: str, session_id: str) -> Iterator[str]:
 
 
 def is_finished(root: str, spec: Spec) -> bool:
-    """Whether the change is done and was finished earlier."""
+    """Whether the change is done and was finished earlier, by ralphtool or by hand."""
     stories = spec.stories()
     if not stories or not all(story.done for story in stories) or (repository := Repository.find(root)) is None:
         return False
-    is_known = repository.resolve(layout.FINISHED + spec.change) is not None
-    return is_known and repository.resolve(layout.BRANCHES + spec.change) is None
+    has_branch, was_finished = (repository.resolve(one + spec.change) for one in (layout.BRANCHES, layout.FINISHED))
+    return not has_branch and (bool(was_finished) or receipts.is_settled(root, spec.change))
 
 
 def _build_empty_result(change: str) -> RunResult:
@@ -347,6 +347,7 @@ class _ActiveRun(Struct, frozen=True, kw_only=True):
             announce(self.spec)  # there is no other version of the plan yet, so this need not wait for the workspace
             is_announced = True
         kind = "box" if choice.kind == "workers" else choice.kind
+        finished_before.forget_other_claims(self.root, self.spec)
         place = workspace.make(self.root, self.spec.change, kind, lambda: self.stop.count > 0)
         opened = place.open(self.id, specs.list_own_paths(self.root, self.spec)) + self._take_up_slots()
         try:

@@ -99,9 +99,21 @@ def _is_all_new(repository: Repository, change: str) -> bool:
     return repository.head() == branch or not repository.text("merge-base", "HEAD", branch, check=False)
 
 
+def _is_merged(repository: Repository, change: str) -> bool:
+    """Whether the user's branch has all of its work."""
+    ref = layout.BRANCHES + change
+    tip, begun, head = (repository.resolve(name) for name in (ref, layout.BASE + change, "HEAD"))
+    if tip and head and repository.head() != ref:  # it is while a run uses the user's tree
+        return repository.is_ancestor(tip, head)
+    return tip is not None and tip == begun
+
+
 def advise_on_branch(repository: Repository | None, change: str, conflicts: Sequence[str]) -> Iterator[NextStep]:
     """Every story is done or skipped, and the work is on the branch of the change. `conflicts` are the files that the
     user's branch has changed in the same lines: `finish` refuses those."""
+    if repository is not None and _is_merged(repository, change):
+        yield NextStep(say="delete its branch: yours has all of its work", run=f"ralphtool finish {change} --squash")
+        return
     since = "" if repository is not None and _is_all_new(repository, change) else "HEAD.."
     yield NextStep(say="review the work", run=f"git log -p {since}{layout.branch(change)}")
     if conflicts:

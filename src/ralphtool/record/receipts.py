@@ -47,6 +47,13 @@ def read_receipts(root: str, change: str) -> dict[str, Receipt]:
     return find_current(repository, change, known, finished, completed)
 
 
+def is_settled(root: str, change: str) -> bool:
+    """Whether there is work, and all of it is proven or accepted. Without a branch it is in the commit that is checked
+    out, or was finished."""
+    claims = read_receipts(root, change).values()
+    return bool(claims) and all(one.state != "unproven" for one in claims)
+
+
 def _parse_receipts(values: Any) -> dict[str, Receipt]:
     found = {id: parse_receipt(value) for id, value in values.items()} if isinstance(values, dict) else {}
     return {id: receipt for id, receipt in found.items() if receipt and isinstance(values[id].get("state"), str)}

@@ -238,8 +238,8 @@ class Workspace(Protocol):
         """Whether a commit is based on the last checkpoint, or is part of it."""
         ...
 
-    def merge_attempt(self, entry: str, ref: str) -> str:
-        """The tree of a kept attempt on top of the last checkpoint. `ref` says where the spec is."""
+    def merge_attempt(self, entry: str, commit: str | None, ref: str) -> str:
+        """The tree of a kept attempt, if it was kept, on top of the last checkpoint. `ref` says where the spec is."""
         ...
 
     def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:

@@ -49,8 +49,19 @@ def read_work(repository: Repository, change: str) -> list[tuple[str, Checkpoint
     base, ref = repository.resolve(layout.BASE + change), layout.BRANCHES + change
     if repository.resolve(ref) is None:
         return []
+    return _read(repository, change, f"{base}..{ref}" if base else ref)
+
+
+def read_earlier(repository: Repository, change: str, start: str) -> dict[str, str]:
+    """Each story with the commit of its last checkpoint below the one where a branch begins: of work that is merged, of
+    this change or of an earlier one of the same name."""
+    filters = ("--fixed-strings", f"--grep=Ralph-Change: {change}")  # the other commits of a long history
+    return {story: one.commit for story, one in _read(repository, change, *filters, start)}
+
+
+def _read(repository: Repository, change: str, *commits: str) -> list[tuple[str, Checkpoint]]:
     form = "%x00".join(["%H", "%T", "%P", *map(_build_field, _KEYS)])
-    told = repository.text("log", "--reverse", f"--format={form}", f"{base}..{ref}" if base else ref, "--")
+    told = repository.text("log", "--reverse", f"--format={form}", *commits, "--")
     rows = [line.split("\0") for line in told.split("\n") if line.count("\0") == len(_KEYS) + 2]
     trees = {commit: tree for commit, tree, *_ in rows}
     found: list[tuple[str, Checkpoint]] = []
@@ -73,6 +84,11 @@ def find_project(repository: Repository, change: str) -> str | None:
     lines = repository.text("log", "--first-parent", f"--format={form}", f"{base}..{ref}", "--").split("\n")
     rows = [line.split("\0") for line in lines if line.count("\0") == 2]
     return next((project for name, story, project in rows if name == change and story), None)
+
+
+def read_project(repository: Repository, commit: str) -> str:
+    """The project of a commit, as in `find_project`."""
+    return repository.text("log", "-1", f"--format={_build_field('Project')}", commit, "--").strip()
 
 
 def build_project_trailer(prefix: str) -> str:

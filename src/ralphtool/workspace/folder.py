@@ -147,7 +147,7 @@ class Folder(NeverSetUp):
     def follows(self, commit: str) -> bool:
         return True
 
-    def merge_attempt(self, entry: str, ref: str) -> str:
+    def merge_attempt(self, entry: str, commit: str | None, ref: str) -> str:
         raise GitError("this project has no git repository, so no attempts are kept, and none can be accepted")
 
     def revert(self, story: str, ref: str, lost: str | None = None) -> RevertedTree:

@@ -167,9 +167,8 @@ def list_conflicts(place: SpecPlace) -> list[str]:
     return [path for path in found if not own.cover(path)]
 
 
-def merge_kept(place: SpecPlace, entry: str, tip: str, branch: str | None) -> str:
+def merge_kept(place: SpecPlace, entry: str, commit: str | None, tip: str, branch: str | None) -> str:
     """The tree of a kept attempt on top of the last checkpoint."""
-    commit = place.repository.resolve(f"{layout.ATTEMPTS}{entry}")
     if commit is None:
         raise InvalidValue(f"the attempt {entry} was not kept: `ralphtool attempts` lists the kept attempts")
     merged = merge_attempt(place, commit, tip)

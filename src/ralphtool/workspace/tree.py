@@ -11,7 +11,8 @@ from ralphtool.core import files, layout
 from ralphtool.errors import GitError, from_os_error
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
-from ralphtool.workspace.checkpoints import read_checkpoints, read_work
+from ralphtool.workspace.checkpoints import build_trailers, read_checkpoints, read_earlier, read_work
+from ralphtool.workspace.earlier_work import list_outdated
 from ralphtool.workspace.environments import NeverSetUp
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
@@ -45,7 +46,7 @@ class Tree(NeverSetUp):
         self.slot_name = layout.slot_name(change, slot)
         self.branch: str | None = layout.branch(change)
         self.ref = f"refs/heads/{self.branch}"
-        self.root = self.shown_root = project
+        self.root = self.shown_root = self._project = project
         inside = os.path.relpath(os.path.realpath(project), os.path.realpath(repository.top))
         self.prefix = "" if inside == "." else f"{inside}/"
         self.ours = f"{self.prefix}{layout.FOLDER}"
@@ -80,9 +81,11 @@ class Tree(NeverSetUp):
         self._stage_own(own_files)
         grown = self.repository.write_tree()
         first = start
-        if grown != tree or not start:
+        earlier = read_earlier(self.repository, self.change, start) if start else {}
+        outdated = list_outdated(self.repository, self._project, self.change, earlier)
+        if grown != tree or outdated or not start:
             what = f"the change {self.change}" if start else f"the files as they are, and the change {self.change}"
-            message = f"ralphtool: {what}\n\nRalph-Change: {self.change}\n"
+            message = f"ralphtool: {what}\n\nRalph-Change: {self.change}\n{build_trailers(outdated, ())}"
             first = self.repository.commit(grown, [start] if start else [], message)
         base = {layout.BASE + self.change: start} if start else {}
         self.repository.set_refs({self.ref: first, layout.START + self.change: first, **base})
@@ -453,8 +456,8 @@ class Tree(NeverSetUp):
     def _spec_place(self, ref: str) -> SpecPlace:
         return SpecPlace(self.repository, self.spec_root, self.change, ref)
 
-    def merge_attempt(self, entry: str, ref: str) -> str:
-        return revert.merge_kept(self._spec_place(ref), entry, self.tip, self.branch)
+    def merge_attempt(self, entry: str, commit: str | None, ref: str) -> str:
+        return revert.merge_kept(self._spec_place(ref), entry, commit, self.tip, self.branch)
 
     def edit_spec(self, tree: str, ref: str, edit: Callable[[Spec], None]) -> str:
         place = self._spec_place(ref)

@@ -50,7 +50,6 @@ class Worktree(Tree):
         self.place = os.path.join(layout.in_git(repository.common), "worktrees", self.slot_name)
         self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
         self.shown_root = self.root
-        self._project = project
         self.lost_environments: Sequence[str] = ()
         self._user_plan: UserPlan | None = None
 

@@ -7,8 +7,9 @@ import subprocess
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from ralphtool.core import layout
-from ralphtool.errors import GitError
+from ralphtool.errors import RalphError
+from ralphtool.history import History
+from ralphtool.record import kept_attempts
 from ralphtool.views.report import formatting
 from ralphtool.views.report.facts import Diff
 from ralphtool.workspace.git import Repository
@@ -30,13 +31,15 @@ def read_diffs(root: str, attempts: Iterable[ReportAttempt]) -> dict[str, Diff]:
     """The diff of each entry whose work is kept; none without git."""
     try:
         repository = Repository.find(root)
-        kept = repository.refs(layout.ATTEMPTS) if repository else {}
-    except GitError:
+        attempts = [one for one in attempts if one.counts]
+        wanted = [one.entry for one in attempts]
+        kept = kept_attempts.read_own(repository, root, History(root), wanted) if repository else {}
+    except RalphError:
         return {}
     found: dict[str, Diff] = {}
     room = _ALL
     for one in attempts:
-        commit = kept.get(f"{layout.ATTEMPTS}{one.entry}") if one.counts else None
+        commit = kept.get(one.entry)
         if repository is not None and commit and room > 0:
             found[one.entry] = diff = _read_diff(repository, commit, min(room, _LONGEST))
             room -= sum(len(line) for _, line in diff.lines)

@@ -10,9 +10,9 @@ from textual.containers import Horizontal
 from textual.widgets import OptionList, RichLog
 
 from ralphtool import specs
-from ralphtool.core import layout
 from ralphtool.errors import GitError, InvalidValue, RalphError
 from ralphtool.history import History
+from ralphtool.record import kept_attempts
 from ralphtool.views import project_data as data
 from ralphtool.views.screen.base import Page, RowList, build_row
 from ralphtool.views.screen.record import split_lines
@@ -126,10 +126,12 @@ class DiffPage(Page, inherit_bindings=False):
 
 def list_attempts(root: str, target: DiffTarget) -> list[KeptAttempt]:
     """The attempts at a change whose work is kept, the newest first."""
-    kept = {name.removeprefix(layout.ATTEMPTS): id for name, id in _find_repository(root).refs(layout.ATTEMPTS).items()}
     with data.open_spec(root, specs.ChangeLocation(target.change, target.ref)) as spec:
         stories = {specs.prd_id(spec, story.id): story.id for story in spec.stories()}
-    entries = [one for one in History(root).entries() if one.id in kept and one.prd_id in stories]
+    history = History(root)
+    found = [one for one in history.entries() if one.prd_id in stories]
+    kept = kept_attempts.read_own(_find_repository(root), root, history, (one.id for one in found))
+    entries = [one for one in found if one.id in kept]
     if not entries:
         raise InvalidValue(_NONE.format(change=target.change))
     return [KeptAttempt(one, stories[one.prd_id], kept[one.id]) for one in reversed(entries)]
