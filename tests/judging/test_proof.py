@@ -231,6 +231,12 @@ def test_reading_excuses_nothing_that_fails_with_the_new_names() -> None:
     assert prove(given, forbid).lost == ("b",)
 
 
+def test_an_accusation_leaves_out_what_the_story_asks_to_break() -> None:
+    result = prove(evidence(replay=suite("c", failed="ab")), lambda names: "the story says so" if names == ["a"] else "")
+    assert "fail on the new code: b; keep" in result.against[0]
+    assert set(result.lost) == {"a", "b"}
+
+
 def test_an_attempt_that_insists_and_explains_is_for_a_person() -> None:
     accused = evidence(replay=suite("a", "b"), was_accused=True)
     assert prove(accused, forbid).against

@@ -82,7 +82,7 @@ def prove(evidence: ProofEvidence, allow: Allow) -> ProofResult:
     losses = _find_losses(evidence)
     allowed = allow(losses.names) if losses.names else ""
     if losses.is_any and not allowed:
-        return _judge_lost(evidence, losses)
+        return _judge_lost(evidence, losses, allow)
     lost = (*find_lost(evidence), *losses.guarded_names) if allowed else ()
     removed, weakened = find_removed(evidence), find_weakened(evidence, find_lost(evidence))
     if evidence.is_strict and (against := tuple(_accuse_weaker(evidence, removed, weakened, allow))):
@@ -117,7 +117,13 @@ def _find_losses(evidence: ProofEvidence) -> _Losses:
     return _Losses(tests=lost, checks=broken, guarded=guarded, names=names)
 
 
-def _judge_lost(evidence: ProofEvidence, losses: _Losses) -> ProofResult:
+def _leave_out_allowed(losses: _Losses, allow: Allow) -> tuple[str, ...]:
+    """The lost tests without those that the story was asked to break, if anything else is lost."""
+    tests = tuple(name for name in losses.tests if not allow([name]))
+    return tests if tests or losses.checks or losses.guarded else losses.tests
+
+
+def _judge_lost(evidence: ProofEvidence, losses: _Losses, allow: Allow) -> ProofResult:
     """Fails the first time; if the next attempt does the same and explains it, a person must judge."""
     named = (*losses.tests, *losses.guarded_names, *losses.checks)[:MOST_NAMES]
     if evidence.was_accused and evidence.explanation:
@@ -125,8 +131,9 @@ def _judge_lost(evidence: ProofEvidence, losses: _Losses) -> ProofResult:
         receipt = _build_receipt(evidence, "unproven", why, lost=(*losses.tests, *losses.guarded_names))
         to_guard = _find_to_guard(evidence, lambda names: "", named)
         return ProofResult(receipt=receipt, lost=named, asks=why, to_guard=to_guard)
-    told = _describe_lost("tests as they were at the checkpoint", losses.tests, evidence.before, evidence.replay)
-    against = [f"{told}; {KEEP_OR_EXPLAIN}"] if losses.tests else []
+    lost = _leave_out_allowed(losses, allow)
+    told = _describe_lost("tests as they were at the checkpoint", lost, evidence.before, evidence.replay)
+    against = [f"{told}; {KEEP_OR_EXPLAIN}"] if lost else []
     against += _accuse_guarded(losses)
     return ProofResult(against=(*against, *_accuse_checks(evidence, losses.checks)), lost=named)
 
