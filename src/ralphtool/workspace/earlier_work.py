@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool import specs
 from ralphtool.errors import ChangeNotFound, SpecError
+from ralphtool.workspace.checkpoints import read_earlier
 from ralphtool.workspace.plan_merge import spell
 from ralphtool.workspace.revert import SpecPlace
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 
     from ralphtool.specs import Spec
     from ralphtool.workspace.git import Repository
+
+
+def find_outdated(repository: Repository, project: str, change: str, start: str) -> list[str]:
+    """The stories with a checkpoint below the start of a branch that the user's plan does not have as they were."""
+    return list_outdated(repository, project, change, read_earlier(repository, change, start))
 
 
 def list_outdated(

@@ -11,8 +11,8 @@ from ralphtool.core import files, layout
 from ralphtool.errors import GitError, from_os_error
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import revert, spec_files, submodules, user_plan
-from ralphtool.workspace.checkpoints import build_trailers, read_checkpoints, read_earlier, read_work
-from ralphtool.workspace.earlier_work import list_outdated
+from ralphtool.workspace.checkpoints import build_trailers, read_checkpoints, read_work
+from ralphtool.workspace.earlier_work import find_outdated
 from ralphtool.workspace.environments import NeverSetUp
 from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
@@ -81,8 +81,7 @@ class Tree(NeverSetUp):
         self._stage_own(own_files)
         grown = self.repository.write_tree()
         first = start
-        earlier = read_earlier(self.repository, self.change, start) if start else {}
-        outdated = list_outdated(self.repository, self._project, self.change, earlier)
+        outdated = find_outdated(self.repository, self._project, self.change, start) if start else []
         if grown != tree or outdated or not start:
             what = f"the change {self.change}" if start else f"the files as they are, and the change {self.change}"
             message = f"ralphtool: {what}\n\nRalph-Change: {self.change}\n{build_trailers(outdated, ())}"
@@ -127,10 +126,8 @@ class Tree(NeverSetUp):
         try:
             return self.repository.text("merge-tree", "--write-tree", self.tip, commit).split("\n")[0], None
         except GitError:
-            trouble = (
-                f"what an earlier attempt left ({commit[:10]}) can't be applied on top of newer work: starting over"
-            )
-            return self._tip_tree, trouble
+            left = f"what an earlier attempt left ({commit[:10]})"
+            return self._tip_tree, f"{left} can't be applied on top of newer work: starting over"
 
     def _switch_to(self, tree: str) -> None:
         if self._files == tree:
