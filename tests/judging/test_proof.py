@@ -232,7 +232,9 @@ def test_reading_excuses_nothing_that_fails_with_the_new_names() -> None:
 
 
 def test_an_accusation_leaves_out_what_the_story_asks_to_break() -> None:
-    result = prove(evidence(replay=suite("c", failed="ab")), lambda names: "the story says so" if names == ["a"] else "")
+    result = prove(
+        evidence(replay=suite("c", failed="ab")), lambda names: "the story says so" if names == ["a"] else ""
+    )
     assert "fail on the new code: b; keep" in result.against[0]
     assert set(result.lost) == {"a", "b"}
 
