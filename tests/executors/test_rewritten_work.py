@@ -12,7 +12,12 @@ from ralphtool.judging.gates import GateResult
 from ralphtool.judging.guard.model import FileChange
 from ralphtool.workspace import Workspace
 
-WORK: dict[str, bytes | None] = {"a.py": b"x=1\n", "b.py": b"y=1\n", "data.bin": b"\0", ".cache/c.py": b"z=1\n"}
+SNAPSHOT = "tests/__snapshots__/a.test.js.snap"
+CACHE = ".pytest_cache/v/cache/nodeids"
+WORK: dict[str, bytes | None] = {
+    **{"a.py": b"x=1\n", "b.py": b"y=1\n", "data.bin": b"\0"},
+    **{SNAPSHOT: b"exports[`a`]", CACHE: b"[]"},
+}
 GREEN = GateResult(command="make", ok=True, exit_code=0, why="", seconds=0.0, failed=(), tally=None, log="")
 Files = dict[str, bytes | None]
 
@@ -44,6 +49,8 @@ GATES: dict[str, tuple[Callable[[Files], None], str]] = {
     "a report with the time": (count_up(), ""),
     "a user who saves meanwhile": (write_once(), ""),
     "a database": (lambda files: files.update({"data.bin": b"\0\0"}), ""),
+    "the form of a snapshot": (lambda files: files.update({SNAPSHOT: b"// Jest Snapshot\nexports[`a`]"}), ""),
+    "a cache": (lambda files: files.update({CACHE: b"['a']"}), ""),
     "a program that changes nothing": (lambda files: None, ""),
 }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.executors.proof_notes import join_paths
 from ralphtool.judging.gates import RedGate
+from ralphtool.judging.roles import find_role
 from ralphtool.sandbox.layers import is_cache
 
 if TYPE_CHECKING:
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
 
 
 class RewrittenWork:
-    """Finds the files of the work that gates have changed. Only text can be repaired."""
+    """Finds the files of the work that gates have changed. Only text can be repaired.
+
+    Test programs write snapshots in their own form, but compare what is in them.
+    """
 
     def __init__(self, workspace: Workspace, changes: Iterable[FileChange]) -> None:
         self._workspace = workspace
-        self._paths = [one.path for one in changes if _is_text(one) and not is_cache(one.path)]
+        self._paths = [one.path for one in changes if _can_be_repaired(one)]
         self.remember()
 
     def remember(self) -> None:
@@ -58,5 +62,6 @@ def _accuse(command: str, paths: Sequence[str]) -> RedGate:
     return RedGate(command, why=f"it changes {join_paths(paths)}", is_repair=True)
 
 
-def _is_text(change: FileChange) -> bool:
-    return change.new is not None and b"\0" not in change.new
+def _can_be_repaired(change: FileChange) -> bool:
+    is_text = change.new is not None and b"\0" not in change.new
+    return is_text and not is_cache(change.path) and find_role(change.path) != "snapshot"
