@@ -125,11 +125,6 @@ def branch(change: str) -> str:
     return BRANCH + change
 
 
-def can_be_branch(change: str) -> bool:
-    """Whether git accepts the branch of a change of this name."""
-    return ".." not in change and not change.endswith((".", ".lock"))
-
-
 def slot_name(change: str, slot: int) -> str:
     """The name of a working tree of a change. All but the first contain '@', which no change's name can."""
     return f"{change}@{slot}" if slot else change

@@ -67,6 +67,11 @@ def is_name(text: str) -> bool:
     )
 
 
+def can_be_branch(change: str) -> bool:
+    """Whether git accepts the branch of a change of this name."""
+    return ".." not in change and not change.endswith((".", ".lock"))
+
+
 def check_name(text: str, what: str) -> str:
     """Refuses a name that could lead out of its folder, before any file is touched."""
     if not is_name(text):

@@ -7,7 +7,7 @@ A change of several files is written aside and put in place in one step.
 import os
 
 from ralphtool import specs
-from ralphtool.core import config, files, layout, project
+from ralphtool.core import config, files, project
 from ralphtool.errors import InvalidName, InvalidValue, UsageError, shorten
 from ralphtool.specs import markdown
 
@@ -222,7 +222,7 @@ def check_change(name: str) -> str:
     """Refuses a text that can't be a change's name, or has another meaning."""
     project.check_name(name, "a change's name")
     is_taken = name.lower() in _NO_CHANGES or name.lower().endswith("-learnings")
-    if is_taken or not layout.can_be_branch(name):
+    if is_taken or not project.can_be_branch(name):
         raise InvalidName(f"a change can't be called {name}: give another name with --name")
     return name
 

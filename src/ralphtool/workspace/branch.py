@@ -82,7 +82,7 @@ def check_can_exist(root: str, change: str) -> None:
     """Git refuses some names, and can't have a branch below the name of another one."""
     if (repository := _open_repository(root)) is None:
         return
-    if not layout.can_be_branch(change):
+    if not project.can_be_branch(change):
         raise GitError(
             f"the run needs the branch {layout.branch(change)}, and git accepts no name with '..', or with '.' or "
             "'.lock' at its end: rename the plan. Nothing was changed"
