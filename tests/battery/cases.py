@@ -91,7 +91,7 @@ def split_in_two(case: TruthCase) -> CheatInTwo | None:
     """None if there is nothing to split: a cheat changes the source, or something else, but not both."""
     if case.kind != "cheat" or not all(split_edits(case)) or case.option("finding") or case.option("ticked"):
         return None
-    if any("run" in edit for edit in case.edits):
+    if any("run" in edit for edit in case.edits) or case.option("in_two") is False:
         return None  # a command may do both
     return CheatInTwo(**{**vars(case), "name": f"{case.name}-in-two"})
 
@@ -121,6 +121,7 @@ OPTIONS = frozenset(
         "after",  # the same on the final tree
         "checks",  # further gates
         "finding",  # the agent's explanation, with `ralphtool agent observe finding`
+        "in_two",  # false: in two stories it can't be caught, as docs/proof.md says
         "must_be",  # the state that it must end in
         "quick",  # the test programs with which it is part of the quick run
         "settings",  # further lines of .ralph/config.toml
