@@ -7,6 +7,7 @@ import resource
 import signal
 import subprocess
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,9 @@ def talk(ralph: Ralph, talking: Talk, *, mode: Any = "auto", **env: str) -> None
             async with Client(server, mode=mode) as client:
                 await talking(client)
 
-    anyio.run(run)
+    # A browser's tests leave a running event loop in the thread of the tests.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(anyio.run, run).result()
 
 
 async def ok(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
