@@ -46,7 +46,8 @@ def test_what_is_there_on_another_branch_is_no_edit_until_the_user_is_back(tmp_p
 @pytest.mark.parametrize("is_shallow", [True, False])
 def test_another_clone_finds_what_the_change_began_with(tmp_path: Path, is_committed: bool, is_shallow: bool) -> None:
     plan = "echo plan > plan.md; git add plan.md"
-    sh(tmp_path, "git init --quiet --initial-branch=main", plan if is_committed else "true", f"{COMMIT} -m begun")
+    sh(tmp_path, "git init --quiet --initial-branch=main", plan if is_committed else "true")
+    sh(tmp_path, f"{COMMIT} -m begun -m 'Ralph-Change: shop-2'")
     sh(tmp_path, "git switch --quiet --create ralph/shop", plan)
     first = sh(tmp_path, f"{COMMIT} -m 'The change' -m 'Ralph-Change: shop'", "git rev-parse HEAD")
     sh(tmp_path, f"{COMMIT} -m 'Story 1' -m 'Ralph-Change: shop'", "git switch --quiet main")

@@ -385,9 +385,8 @@ def check_specs(project: DoctorContext) -> Iterator[Diagnosis]:
             continue
         good.append(name)
         yield from (warning("specs", text, f"ralphtool show {name}") for text in doubts)
-        if unfilled := scaffold.describe_unfilled(spec):
-            text, _, repair = unfilled.rpartition(": ")
-            yield warning("specs", text, repair)
+        if scaffold.is_unfilled(spec):
+            yield warning("specs", scaffold.describe_unfilled(spec), scaffold.FILL_IN)
         if not any(story.tasks for story in stories):
             yield warning("specs", f"{name} has no tasks yet", f"write them as {remaining.describe_task(spec)}")
     if good:

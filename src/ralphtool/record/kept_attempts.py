@@ -1,7 +1,7 @@
 """The commits of a project's own attempts.
 
 All projects and worktrees of a repository share the refs of attempts, but each has a history. Two of them may have had
-an attempt of the same name: then the ref has the newer one.
+an attempt of the same name: then the ref names the newer one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def read_all(repository: Repository) -> dict[str, str]:
-    """What the refs have, by entry, whoever made it."""
+    """The commits of all attempts in the repository, by entry."""
     return {ref.removeprefix(layout.ATTEMPTS): commit for ref, commit in repository.refs(layout.ATTEMPTS).items()}
 
 
@@ -37,7 +37,7 @@ def read_own(repository: Repository, root: str, history: History, wanted: Iterab
 
 
 def find_own(repository: Repository, root: str, commit: str, entry: Entry | None) -> str | None:
-    """The commit of an entry, given the one that its ref has; None if only work of others is left."""
+    """The commit of an entry, given the one that its ref names; None if only the work of others is left."""
     if entry and entry.git_commits:
         own = entry.git_commits[-1]
         return commit if commit in entry.git_commits else repository.resolve(own)
@@ -46,7 +46,7 @@ def find_own(repository: Repository, root: str, commit: str, entry: Entry | None
 
 
 def build_lost_error(repository: Repository, name: str, commit: str) -> GitError:
-    """The ref of an attempt has the work of another one."""
+    """The ref of an attempt names the work of another project."""
     project = read_project(repository, commit)
     whose = f"the project {project}" if project else "another project or worktree"
     return GitError(

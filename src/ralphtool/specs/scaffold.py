@@ -36,6 +36,7 @@ EXAMPLES = (
     "One task for each condition that must be true",
     "What must not change, if that is not obvious",
 )
+FILL_IN = "replace them with your own stories"
 
 
 class Scaffold:
@@ -260,16 +261,17 @@ def _exists_in_any_case(path: str) -> bool:
 
 def check_filled_in(spec: "Spec") -> None:
     """Refuses a scaffold that is not filled in: it would cost attempts, and could only fail."""
-    if unfilled := describe_unfilled(spec):
-        raise InvalidValue(unfilled)
+    if is_unfilled(spec):
+        raise InvalidValue(f"{describe_unfilled(spec)}: {FILL_IN}")
+
+
+def is_unfilled(spec: "Spec") -> bool:
+    own = getattr(spec, "is_untouched", None)
+    return bool(own() if own else _has_examples(spec))
 
 
 def describe_unfilled(spec: "Spec") -> str:
-    """What to do with a scaffold that is not filled in; empty for any other change."""
-    own = getattr(spec, "is_untouched", None)
-    if not (own() if own else _has_examples(spec)):
-        return ""
-    return f"{spec.path} still has the examples of `ralphtool new`: replace them with your own stories"
+    return f"{spec.path} still has the examples of `ralphtool new`"
 
 
 def _has_examples(spec: "Spec") -> bool:

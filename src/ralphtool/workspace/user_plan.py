@@ -149,7 +149,7 @@ def find_seen(home: Repository, change: str, paths: Sequence[str]) -> str | None
     if known or home.resolve(branch) is None:
         return known
     fork = home.text("merge-base", "HEAD", branch, check=False)
-    own = ["--reverse", "--first-parent", "--format=%H", "--fixed-strings", f"--grep=Ralph-Change: {change}"]
+    own = ["--reverse", "--first-parent", "--format=%H", f"--grep=^Ralph-Change: {change.replace('.', '[.]')}$"]
     first = home.text("log", *own, f"{fork}..{branch}" if fork else branch, "--").partition("\n")[0]
     begun = fork or home.resolve(f"{first}^")  # a shallow clone may not have the fork
     return begun if begun and home.files_at(begun, *paths) else first or None
