@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 from project import TASKS, Ralph
 
+from ralphtool.core import lifecycle, session
+from ralphtool.errors import SessionExists
+
 INIT = ("session", "init", "--change", "add-login")
 TASKS_FILE = "openspec/changes/add-login/tasks.md"
 
@@ -69,6 +72,21 @@ def test_of_two_projects_that_want_one_id_at_once_one_gets_it(project: Ralph, ot
         assert ticked == [winner]
         (winner / TASKS_FILE).write_text(TASKS)
         assert project.agent("session", "flush", session=f"s{turn}", cwd="/").exit_code == 0
+
+
+def test_so_it_is_if_both_begin_in_the_same_microsecond(
+    project: Ralph, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second has found no session yet; its note replaced the first one's, and was removed when it failed."""
+    monkeypatch.setenv("TMPDIR", project.env["TMPDIR"])
+    monkeypatch.setattr(session, "now", lambda: "2026-01-31T09:30:00.000123Z")
+    monkeypatch.setattr(lifecycle, "_refuse_second_use", lambda *about: None)
+    lifecycle.begin(str(project.root), "s1", "add-login")
+    with pytest.raises(SessionExists):
+        lifecycle.begin(str(other), "s1", "add-login")
+    assert project.agent("task", "done", "1.1", session="s1", cwd="/", RALPH_STORY="1").exit_code == 0
+    assert "[x] 1.1" in project.tasks_file.read_text()
+    assert not (other / ".ralph").exists()
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_what_depends_on_another_waits_for_it(lab: Lab) -> None:
     make(lab, tasks).play(*turns, default=WRITES)
     done = lab.loop()
     assert done.exit_code == 0, done.stderr
-    assert list_stories(lab) == ["1", "2", "3"]
+    assert list_stories(lab) in (["1", "2", "3"], ["1", "3", "2"]), "the last two are worked on at once"
     assert len(of_kind(lab.events(done), "iteration_started")) == 3
 
 

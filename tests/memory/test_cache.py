@@ -664,6 +664,25 @@ def test_what_many_processes_add_at_once_is_all_there(state: str, rounds: int, p
     check_whole(path)
 
 
+def test_no_other_process_sees_the_file_before_it_is_complete(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite can't change the journal of a file that another process reads: it was thrown away under both."""
+    make = cachefile._make_tables
+
+    def make_and_read(db: sqlite3.Connection) -> None:
+        make(db)
+        if path.exists() and not reader.in_transaction:
+            reader.execute("ATTACH ? AS file", [str(path)])
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM file.texts").fetchall()
+
+    monkeypatch.setattr(cachefile, "_make_tables", make_and_read)
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as reader, opened(path) as memory:
+        memory.add("new", ZEBRA)
+        assert memory.cache.is_kept
+    with opened(path) as memory:
+        assert set(memory.held()) == {"new"}
+
+
 def test_a_search_is_answered_while_others_replace_what_it_finds(path: Path) -> None:
     with opened(path) as memory:
         memory.add_all([(str(number), f"database text {number}") for number in range(30)])

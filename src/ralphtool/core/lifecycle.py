@@ -185,18 +185,24 @@ class _SessionStart:
     def _publish_session(self, aside: str) -> None:
         if self.again:
             self._restore_on_failure(self.path)
-        try:
-            files.publish(aside, self.path, over=self.again)
-        except FileExistsError:
-            raise _build_exists_error(self.session_id) from None
-        if not self.again:
-            self.undo.made([self.path])
-        files.finish_publish(aside, self.path)
+        self._publish(aside, self.path, over=self.again)
 
     def _write_project_note(self) -> None:
+        """Two projects can want one id in the same microsecond: the note of the first must stay as it is."""
         path = locks.note_path(self.state)
-        self.undo.made([*files.make_private_folders(path), path])
-        files.replace(path, os.fsencode(self.root))
+        self.undo.made(files.make_private_folders(path))
+        aside = files.prepare(path, os.fsencode(self.root))
+        self.undo.made([aside])
+        self._publish(aside, path)
+
+    def _publish(self, aside: str, path: str, *, over: bool = False) -> None:
+        try:
+            files.publish(aside, path, over=over)
+        except FileExistsError:
+            raise _build_exists_error(self.session_id) from None
+        if not over:
+            self.undo.made([path])
+        files.finish_publish(aside, path)
 
     def _write_lock(self, spec: str | None, owner: "dict[str, Any] | None") -> None:
         path = locks.lock_path(self.root, self.state["change_name"])

@@ -127,16 +127,24 @@ def _create(path: str, broken: Identity | None) -> sqlite3.Connection | None:
     if _is_database(head) and _parse_owner(head) != APPLICATION_ID:
         return None
     _remove(path)
+    _create_aside(f"{path}-new")
+    os.replace(f"{path}-new", path)
+    return _connect(path)
+
+
+def _create_aside(path: str) -> None:
+    """Others see the file only when it is complete: SQLite can't change the journal of one that is in use."""
+    _remove(path)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     db = _connect(path)
     try:
-        _make_tables(db)  # before there is a WAL: the file has our mark at once
+        _make_tables(db)
         db.execute("PRAGMA journal_mode = WAL")  # readers don't wait for writers, and a commit needs no sync
     except CACHE_ERRORS:
         db.close()
         _remove(path)
         raise
-    return db
+    db.close()
 
 
 def _make_tables(db: sqlite3.Connection) -> None:
@@ -193,10 +201,14 @@ def _open_read_only(path: str) -> sqlite3.Connection | None:
 
 def _is_usable_path(path: str) -> bool:
     """Whether we may use these paths: each is free, or a regular file."""
+    return all(_is_free_or_plain(name) for name in _list_paths(path))
+
+
+def _is_free_or_plain(path: str) -> bool:
     try:
-        return all(stat.S_ISREG(os.lstat(name).st_mode) for name in _list_paths(path) if os.path.lexists(name))
+        return stat.S_ISREG(os.lstat(path).st_mode)
     except OSError:
-        return False
+        return True  # a path that can't be looked at can't be opened either
 
 
 def _list_paths(path: str) -> tuple[str, ...]:
