@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from lab import Lab, Process, wait_until
 from loop.lanes import (
+    END,
     GATE,
     NEEDS_BOXES,
     TWO,
@@ -18,6 +19,7 @@ from loop.lanes import (
     make,
     meet,
     of_kind,
+    part,
     set_gate,
 )
 from patience import PATIENCE
@@ -100,6 +102,16 @@ def test_a_story_whose_gates_could_not_run_ahead_is_proven_in_its_turn(lab: Lab)
     assert list_stories(lab) == ["1", "2"]
     begun = [one["story"] for one in of_kind(lab.events(), "iteration_started")]
     assert begun == ["1", "2"], "nobody has worked twice"
+
+
+def test_gates_that_ran_ahead_and_repaired_the_work_prove_nothing(lab: Lab) -> None:
+    repair = f"if test -e parts/2.txt; then touch {meet(lab)}/second; sed -i s/wrong/fine/ parts/2.txt; fi"
+    run = start_pair(lab, repair, [part("wrong"), *END], attempts=1)
+    assert wait_until(lambda: (meet(lab) / "second").exists())
+    (meet(lab) / "go").touch()
+    run.communicate(timeout=PATIENCE)
+    assert list_stories(lab) == ["1"]
+    assert sorted(entry["status"] for entry in lab.entries()) == ["completed", "partial"]
 
 
 def test_a_merge_that_fails_ahead_is_no_result(tmp_path: Path) -> None:

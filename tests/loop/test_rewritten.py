@@ -260,6 +260,17 @@ def test_a_branch_that_was_merged_by_hand_keeps_its_proofs_and_needs_no_commands
     assert "nothing is left to finish" in two.run("finish", "add-login", "--squash").stderr
 
 
+def test_unproven_work_that_was_merged_by_hand_is_still_to_be_proven(lab: Lab) -> None:
+    lab.repository(tasks=TASKS, accept="held").play({"story": "1", "steps": add("one")}, default=add("two"))
+    lab.loop()
+    lab.git("merge", "--quiet", "--no-edit", "ralph/add-login")
+    lab.git("branch", "--quiet", "-D", "ralph/add-login")
+    assert claims(lab) == {"1": "unproven", "2": "unproven"}
+    assert "nothing is left" not in lab.run("finish", "add-login", "--squash").stderr
+    assert "nothing left to run" not in lab.loop().stdout
+    assert claims(lab) == {"1": "unproven", "2": "unproven"}
+
+
 def test_work_that_is_merged_by_hand_needs_no_review(two: Lab) -> None:
     two.git("merge", "--quiet", "--no-edit", "ralph/add-login")
     two.configure(tests=[UNITTEST_GATE], accept="held", workspace="worktree")
