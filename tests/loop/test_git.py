@@ -561,6 +561,8 @@ def test_commits_since_the_branch_began_are_named_until_they_are_merged(lab: Lab
     commit("agent.sh")
     told = "the run does not include your newer commits (agent.sh); to include them, merge main into ralph/add-login"
     assert list_told() == [told]
+    lab.git("update-ref", "-d", "refs/ralph/base/add-login")
+    assert list_told() == [told], "so it is in a clone, which has only the branch"
     lab.git("switch", "--quiet", "--ignore-other-worktrees", "ralph/add-login")
     lab.git("merge", "--quiet", "-m", "newer", "main")
     lab.git("switch", "--quiet", "main")
