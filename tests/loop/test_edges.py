@@ -56,6 +56,19 @@ def test_a_part_that_does_not_fit_any_more_is_begun_anew_and_that_is_said(lab: L
     assert lab.checkpoints() == ["2", "3", "1"]
 
 
+def test_a_part_that_is_in_another_clone_is_begun_anew_and_that_is_said(lab: Lab) -> None:
+    """The history can be committed; the commits of attempts are not fetched."""
+    lab.repository(THREE)
+    lab.play(turn("1", {"write": "part.txt", "text": "part"}, {"tick": "1.1"}, attempt=1), default=DONE)
+    lab.loop("--max-iterations", "1")
+    [ref] = lab.git("for-each-ref", "--format=%(refname)", "refs/ralph/attempts").split()
+    lab.git("update-ref", "-d", ref)
+    lab.git("prune", "--expire=now")
+    assert lab.loop().exit_code == 0
+    assert any("is not in this clone: starting over" in text for text in told(lab, "notice", "text"))
+    assert lab.checkpoints() == ["1", "2", "3"]
+
+
 # --- gates ------------------------------------------------------------------------------------------
 
 
