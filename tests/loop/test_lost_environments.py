@@ -12,7 +12,7 @@ from lab import Lab
 from loop.shop import CART, DISCOUNT, UNITTEST_OWN, attempt, make_shop
 from sandbox.boxes import needs_box
 
-from ralphtool.workspace.environments import find_environments
+from ralphtool.workspace.environments import find_environments, find_installed
 
 # As `python3 -m venv .venv` does it, but faster; since Python 3.13 it writes the last line, too.
 MAKE = f"mkdir -p .venv/bin && touch .venv/pyvenv.cfg && ln -sf {sys.executable} .venv/bin/python"
@@ -101,3 +101,27 @@ def test_environments_are_found_by_their_names_and_their_files() -> None:
     files = ["web/node_modules/a/node_modules/b.js", "tools/py/pyvenv.cfg", "tools/py/bin/python", "src/app.py", "env"]
     assert find_environments("", files) == ("tools/py", "web/node_modules")
     assert find_environments("web/", files) == ("node_modules", "tools/py")
+
+
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "here"])
+def test_an_environment_that_an_agent_adds_to_its_work_is_named_once(lab: Lab, workspace: str) -> None:
+    install = {"run": "mkdir -p web/node_modules/.bin && echo x > web/node_modules/.bin/a && echo x >> web/x"}
+    tasks = "## 1. One\n\n- [ ] 1.1 Do\n\n## 2. Two\n\n- [ ] 2.1 Do\n"
+    lab.repository(tasks, workspace=workspace).play(default=[install, *attempt({})])
+    assert lab.loop().exit_code == 0
+    [told] = [one["text"] for one in lab.events() if one["type"] == "notice" and "node_modules" in one["text"]]
+    assert told == (
+        "this attempt adds web/node_modules to its work (1 file), because git does not ignore it; to keep it out of "
+        "commits, add web/node_modules/ to .gitignore, and commit that"
+    )
+
+
+def test_only_what_a_package_manager_has_written_is_an_environment_of_its_own() -> None:
+    web = ["web/node_modules/.package-lock.json", "web/node_modules/a/node_modules/.bin/b"]
+    files = [*web, "tools/py/pyvenv.cfg", "vendor/composer/installed.json", "vendor/a.php"]
+    sources = ["env/main.py", "vendor.py", "tests/node_modules/fake/index.js", "vendor2/a.php", "lib/vendor/a.go"]
+    assert find_installed([*files, *sources]) == {
+        "tools/py": ["tools/py/pyvenv.cfg"],
+        "vendor": ["vendor/composer/installed.json", "vendor/a.php"],
+        "web/node_modules": web,
+    }

@@ -16,7 +16,7 @@ from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
-from ralphtool.executors import Assignment, Report, disk, environment, lost_environments
+from ralphtool.executors import Assignment, Report, disk, environment, unignored
 from ralphtool.executors.claims import must_prove
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
@@ -240,7 +240,7 @@ class LocalExecutor:
         results = self._build_series(assignment, stop).run("before", assignment.gates)
         self._mark_dirty()
         self.context.workspace.begin(assignment.kept)
-        lost_environments.refuse_lost(self.context.workspace, results)
+        unignored.refuse_lost(self.context.workspace, results)
         # An interrupted gate means nothing: if it counted as red, it could never be newly red.
         found = None if is_cut_off(results, assignment.gates) else gates.build_baseline(key, results)
         return found, sum(one.seconds for one in results)
@@ -438,11 +438,11 @@ class LocalExecutor:
         """Adds the agent's diff and its ticks to the report."""
         report = self._look_at_disk(report)
         self._ensure_folders(assignment)
-        touched = self.context.protected_state.restore_changed(
-            os.path.join(self._find_folder(assignment), "touched"), self.context.prd_ids
-        )
+        kept = os.path.join(self._find_folder(assignment), "touched")
+        touched = self.context.protected_state.restore_changed(kept, self.context.prd_ids)
         taken = self.context.workspace.take()
         self.context.log.note_texts(self.context.workspace.take_notices())
+        self.context.log.note_texts(unignored.list_committed(self.context.workspace, taken.paths))
         ticked, edited = self._spec.compare(before, assignment.story)
         if edited and self.context.workspace.branch is None:
             before.restore()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, structs
 
 from ralphtool.executors.gate_series import FLAKY
-from ralphtool.executors.lost_environments import list_notices, refuse_lost
+from ralphtool.executors.unignored import list_notices, refuse_lost
 from ralphtool.judging import gates
 from ralphtool.judging.gate_programs import NOT_STARTED
 from ralphtool.judging.gate_trouble import Trouble, describe_difference, read_output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING
 
 from ralphtool.workspace.paths import Paths
@@ -11,6 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ENVIRONMENTS = frozenset((".venv", "venv", "env", "node_modules", "vendor", ".bundle"))
+# What package managers write into an environment: a folder of sources may have any of these names, too.
+_WRITTEN = re.compile(
+    r"(?P<python>.+)/pyvenv\.cfg"
+    r"|(?P<node>(?:.*?/)?node_modules)/\.(?:package-lock\.json|modules\.yaml|yarn-integrity|yarn-state\.yml|bin/.*)"
+    r"|(?P<php>(?:.*/)?vendor)/composer/installed\.json"
+)
 
 
 class NeverSetUp:
@@ -32,3 +39,10 @@ def find_environments(project: str, paths: Sequence[str]) -> tuple[str, ...]:
     known |= {os.path.dirname(path) for path in paths if path.endswith("/pyvenv.cfg")}
     outermost = (one for one in known if not Paths(known - {one}).cover(one))
     return tuple(sorted(one.removeprefix(project) for one in outermost))
+
+
+def find_installed(paths: Sequence[str]) -> dict[str, list[str]]:
+    """The environments that a package manager has filled, with their files among these."""
+    found = {str(match[match.lastgroup]) for match in map(_WRITTEN.fullmatch, paths) if match and match.lastgroup}
+    outermost = [one for one in sorted(found) if not Paths(found - {one}).cover(one)]
+    return {one: [path for path in paths if path.startswith(f"{one}/")] for one in outermost}

@@ -1,7 +1,10 @@
-"""Environments that `setup` created and git does not ignore: they were removed, as everything that is not committed.
+"""Environments, such as `.venv` and `node_modules`, that git does not ignore.
 
-A gate that needs one of them is red before the first story and stays red, so that no story can be proven. No agent
-can fix that, and the user can with one line, so the run stops before it costs anything.
+Those that `setup` created were removed, as everything that is not committed. A gate that needs one of them is red
+before the first story and stays red, so that no story can be proven. No agent can fix that, and the user can with one
+line, so the run stops before it costs anything.
+
+Those that an agent created are part of its work, and are committed with it: the user is told.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ralphtool.core.amounts import pluralize
 from ralphtool.errors import SetupFailed
 from ralphtool.judging.gate_programs import NOT_STARTED, find_missing_program
 from ralphtool.judging.gate_trouble import read_output
+from ralphtool.workspace.environments import find_installed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,6 +34,18 @@ def refuse_lost(place: Workspace, results: Sequence[GateResult]) -> None:
     for path, one in _find_needed(place, results):
         place.mark_set_up(())  # the next run must set it up again
         raise SetupFailed(f"{_describe(place, path)}, but the gate `{one.command}` needs it: {_advise(place, path)}")
+
+
+def list_committed(place: Workspace, paths: Sequence[str]) -> list[str]:
+    """Notices about those that the work adds; `paths` are the changed files, as git names them."""
+    added = find_installed([path.removeprefix(place.prefix) for path in paths if path.startswith(place.prefix)])
+    known = place.list_files() if added else []  # it takes long in a big repository
+    return [
+        f"this attempt adds {path} to its work ({pluralize(len(below), 'file', 'files')}), because git does not ignore "
+        f"it; to keep it out of commits, add {path}/ to .gitignore, and commit that"
+        for path, below in added.items()
+        if not any(one.startswith(f"{path}/") for one in known)
+    ]
 
 
 def _find_needed(place: Workspace, results: Sequence[GateResult]) -> Iterator[tuple[str, GateResult]]:
