@@ -15,7 +15,7 @@ from msgspec import Struct
 from ralphtool import agents, specs
 from ralphtool.agents.program import Program
 from ralphtool.cli.gate_causes import describe_install
-from ralphtool.core import config, files, gate_commands, layout, project
+from ralphtool.core import config, files, gate_commands, layout, project, setup_inference
 from ralphtool.errors import InvalidValue, RalphError
 from ralphtool.history import neighbour
 from ralphtool.history.state import HistoryLock
@@ -113,6 +113,7 @@ def render_settings(found: DetectedProject, agent: str | None) -> str:
         "",
         "[run]",
         *_render_agent(agent, others),
+        f"# {setup_inference.render(found.root):21} # installs packages: at the start, and when they change",
         "# attempts = 3          # attempts at a story before you are asked",
         '# max_time = "8h"       # time limit of a run; none by default',
         "# max_cost = 20.00      # cost limit of a run, in dollars",

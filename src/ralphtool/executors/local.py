@@ -16,7 +16,7 @@ from ralphtool import agents, specs
 from ralphtool.agents import End, Event, Job, McpServer
 from ralphtool.agents.program import write_file
 from ralphtool.core import secrets, session
-from ralphtool.executors import Assignment, Report, disk, environment, unignored
+from ralphtool.executors import Assignment, Report, disk, environment, setting_up, unignored
 from ralphtool.executors.claims import must_prove
 from ralphtool.executors.environment import HIDDEN_VARIABLES, build_path, check_session_id, redact
 from ralphtool.executors.gate_series import GateSeries, is_cut_off
@@ -104,12 +104,13 @@ class LocalExecutor:
         if trouble := self.context.workspace.begin(assignment.kept):
             self.context.log.note(events.Notice(text=trouble))
         self.context.log.note_texts(self.context.workspace.take_notices())
-        if assignment.fix or self.context.workspace.needs_setup(self.context.settings.run.setup):
+        place, commands = self.context.workspace, self.context.settings.run.setup
+        if set_up := setting_up.choose(place, commands, is_broken=assignment.fix):
             if assignment.kept:
-                self.context.workspace.begin(None)  # setup runs on the checkpoint, not on an attempt's work
-            self._set_up(self._build_series(assignment, stop), is_forced=True)
+                place.begin(None)  # setup runs on the checkpoint, not on an attempt's work
+            set_up(place, commands, self._build_series(assignment, stop))
             if assignment.kept:
-                self.context.workspace.begin(assignment.kept)
+                place.begin(assignment.kept)
 
     def _work(self, assignment: Assignment, stop: Callable[[], bool]) -> Report:
         """Runs the agent, and inspects its work."""
@@ -174,7 +175,7 @@ class LocalExecutor:
     def check_tip(self, gates: Sequence[str], directory: str, stop: Callable[[], bool]) -> tuple[GateResult, ...]:
         os.makedirs(directory, exist_ok=True)
         series = self._build_gates(directory, stop)
-        self._set_up(series)
+        setting_up.ensure(self.context.workspace, self.context.settings.run.setup, series)
         results = series.run("tip", gates)
         self._mark_dirty()
         return () if is_cut_off(results, gates) else tuple(results)
@@ -192,7 +193,7 @@ class LocalExecutor:
             return CheckResult()
         os.makedirs(directory, exist_ok=True)
         place.begin(None)
-        self._set_up(series)
+        setting_up.ensure(self.context.workspace, self.context.settings.run.setup, series)
         with Supervisor() as free:
             outside = structs.replace(series, root=self.context.user_root, supervisor=free, shown_root="")
             return check_workspace(place, series, outside, gates, suggest)
@@ -218,12 +219,6 @@ class LocalExecutor:
         os.makedirs(self._find_folder(assignment), exist_ok=True)
 
     # --- before the agent -----------------------------------------------------------------------
-
-    def _set_up(self, series: GateSeries, *, is_forced: bool = False) -> None:
-        place, commands = self.context.workspace, self.context.settings.run.setup
-        if (is_forced or place.needs_setup(commands)) and series.set_up_all(commands):
-            place.mark_set_up(commands)
-            self._mark_dirty()
 
     def set_up_anew(self, assignment: Assignment, stop: Callable[[], bool]) -> None:
         """The work in place needs other packages than those installed here: another machine has installed them."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from ralphtool.executors import gate_run
+from ralphtool.executors import gate_run, setting_up
 from ralphtool.executors.gate_series import OLD_TESTS_ON_WORK, describe_beside, describe_flaky, is_cut_off
 from ralphtool.executors.guarded_runs import (
     GuardedRuns,
@@ -29,6 +29,7 @@ from ralphtool.judging.guarded_tests import GuardedTests
 from ralphtool.judging.hints import find_hints
 from ralphtool.judging.inert_files import build_inert_copies
 from ralphtool.judging.lost_tests import find_lost, find_lost_checks, find_uncovered, is_lowered_coverage
+from ralphtool.judging.manifests import has_manifest
 from ralphtool.judging.moves import only_follows_moves
 from ralphtool.judging.own_tests import find_failed, find_flaky, find_own_tests, find_unsure
 from ralphtool.judging.plain_additions import are_plain_additions
@@ -36,7 +37,7 @@ from ralphtool.judging.proof_evidence import ProofEvidence, SuiteRun, list_befor
 from ralphtool.judging.receipt import Suspicion
 from ralphtool.judging.renamed_tests import have_run
 from ralphtool.judging.roles import find_role
-from ralphtool.judging.test_side import ChangedPaths, TestHints, has_manifest
+from ralphtool.judging.test_side import ChangedPaths, TestHints
 from ralphtool.workspace.ignored import find_environment, is_startup_file
 from ralphtool.workspace.paths import Paths, printable
 
@@ -168,7 +169,7 @@ class Prover:
         inside = self._list_in_submodules(aside)
         self._workspace.set_ignored_aside(aside)
         environments = sorted({str(find_environment(path)) for path in installed})
-        is_anew = self._make_anew(environments)
+        is_anew = setting_up.rebuild(self._workspace, self._settings.run.setup, self._series, environments)
         dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
         ahead = () if environments else report.ahead  # a new environment has not been tested yet
         results, flaky = self._run_on_work(structs.replace(report, ahead=ahead), paths)
@@ -183,6 +184,7 @@ class Prover:
             if not self._is_newly_red(again):
                 ignored = tuple(printable(path) for path in aside if path not in inside)
                 dirty = tuple(map(printable, self._workspace.find_dirty_submodules()))
+                facts |= {"needs_setup": not self._settings.run.setup and all(map(find_environment, ignored))}
                 return again, facts | {"only_with_ignored": ignored, "dirty_submodules": dirty}
         return results, facts
 
@@ -217,18 +219,6 @@ class Prover:
         """Those of the files that can't be committed because a submodule has them, not because git ignores them."""
         submodules = Paths(self._workspace.find_dirty_submodules() if paths else ())
         return [path for path in paths if submodules.cover(path)]
-
-    def _make_anew(self, environments: Sequence[str]) -> bool:
-        """Installs the attempt's packages again, from what will be committed; returns whether that worked."""
-        commands = self._settings.run.setup
-        if not commands or not environments:
-            return False
-        self._workspace.set_environments_aside(environments)
-        is_made = all(
-            self._series.set_up(command, f"setup-proof-{number}.log").ok for number, command in enumerate(commands, 1)
-        )
-        self._workspace.put_environments_back(keep_new=is_made)
-        return is_made
 
     def _is_newly_red(self, results: Sequence[GateResult]) -> bool:
         before = self._series.before or gates.build_baseline("", ())

@@ -225,7 +225,8 @@ def _find_doubt(evidence: ProofEvidence) -> str:
     if evidence.dirty_submodules:
         return f"the gates ran with uncommitted files in the submodule {_name(evidence.dirty_submodules)}"
     if evidence.only_with_ignored:
-        return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}"
+        advice = "; let `[run] setup` install what they need" if evidence.needs_setup else ""
+        return f"the gates pass only with files that git ignores: {_name(evidence.only_with_ignored)}{advice}"
     return "" if evidence.has_git else "without git, changes to the tests can't be detected: run `git init`"
 
 

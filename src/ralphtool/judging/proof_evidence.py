@@ -118,6 +118,7 @@ class ProofEvidence(Struct, frozen=True, kw_only=True):
     is_strict: bool = False
     suspicions: tuple[Suspicion, ...] = ()
     only_with_ignored: tuple[str, ...] = ()  # ignored files that the gates need to be green
+    needs_setup: bool = False  # those are packages, and no setup command is set
     dirty_submodules: tuple[str, ...] = ()  # the gates ran with uncommitted files in them
     only_with_build: tuple[str, ...] = ()  # changed build files without which the old tests fail on the new source
     is_own_environment: bool = False  # the gates ran with an environment that the attempt installed

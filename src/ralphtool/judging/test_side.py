@@ -22,6 +22,7 @@ from ralphtool.judging.guard.inline import (
 )
 from ralphtool.judging.guard.mixed import is_neutral, merge_config
 from ralphtool.judging.guard.model import FileChange
+from ralphtool.judging.manifests import has_manifest
 from ralphtool.judging.moves import only_follows_moves
 from ralphtool.judging.renamed_tests import rename_in_tests
 from ralphtool.judging.renames import is_same_but_renamed
@@ -35,13 +36,6 @@ if TYPE_CHECKING:
 
 _TEST_SIDE: frozenset[Role] = frozenset(("test", "helper", "snapshot", "fixture", "config", "shadow"))
 _TEST: frozenset[Role] = frozenset(("test",))
-_MANIFEST_NAMES = (
-    "package.json package-lock.json yarn.lock pnpm-lock.yaml bun.lockb pyproject.toml setup.py setup.cfg uv.lock"
-    " poetry.lock Pipfile Pipfile.lock Gemfile Gemfile.lock composer.json composer.lock go.mod go.sum Cargo.toml"
-    " Cargo.lock environment.yml"
-)
-_MANIFESTS = frozenset(_MANIFEST_NAMES.split())
-_REQUIREMENTS = re.compile(r"(?:.*/)?[\w.-]*requirements[\w.-]*\.(?:txt|in)")
 
 
 class TestHints(Struct, frozen=True, kw_only=True):
@@ -57,12 +51,6 @@ class TestHints(Struct, frozen=True, kw_only=True):
     hiding: frozenset[str] = frozenset()  # new, and imported instead of an installed library
     checks: frozenset[str] = frozenset()  # a check runs them, or reads its rules from them
     bases: tuple[str, ...] = ("",)  # the folders in which the gates run: "", or for example "backend/"
-
-
-def has_manifest(paths: Iterable[str]) -> bool:
-    """Whether one of the files declares the dependencies of a project."""
-    names = [path.rpartition("/")[2] for path in paths]
-    return any(name in _MANIFESTS or _REQUIREMENTS.fullmatch(name) for name in names)
 
 
 class ChangedPaths(Struct, frozen=True):

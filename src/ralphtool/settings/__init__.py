@@ -112,7 +112,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     speculate: Lanes = 2
     """How many stories may run their gates at once, assuming that the stories before them pass."""
     setup: Annotated[Texts, describe_list("commands", '["npm ci"]')] = ()
-    """Commands that prepare a workspace."""
+    """Commands that install what the project needs: at the start, and when a manifest or lock file changes."""
     guard: GuardMode = "fail"
     """What to do about cheating: "off", "warn", "fail" the attempt, "strict" (also for weaker tests; see guard.md)."""
     workspace: WorkspaceMode = "auto"

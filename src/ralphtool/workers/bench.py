@@ -15,7 +15,7 @@ from ralphtool import specs, workspace
 from ralphtool.core import files, layout, lifecycle, locks, secrets, session
 from ralphtool.errors import RemoteFailed
 from ralphtool.executors.orders import Result
-from ralphtool.judging.test_side import has_manifest
+from ralphtool.judging.manifests import has_manifest
 from ralphtool.loop import workspace_choice
 from ralphtool.loop.run_place import RunPlace
 from ralphtool.loop.runners import make_runners

@@ -85,6 +85,10 @@ class Workspace(Protocol):
         """Whether these setup commands were not the last ones that completed there."""
         ...
 
+    def has_other_packages(self) -> bool:
+        """Whether the last checkpoint declares other packages than the one that setup ran on."""
+        ...
+
     def mark_set_up(self, commands: Sequence[str]) -> None: ...
 
     @property

@@ -28,6 +28,9 @@ class NeverSetUp:
     def needs_setup(self, commands: Sequence[str]) -> bool:
         return False
 
+    def has_other_packages(self) -> bool:
+        return False
+
     def mark_set_up(self, commands: Sequence[str]) -> None:
         pass
 

@@ -42,9 +42,10 @@ class IgnoredFiles:
     """The files of a working tree that git ignores."""
 
     def __init__(self, repository: Repository, ours: Paths, elsewhere: Mapping[str, str] | None = None) -> None:
-        """`elsewhere` has folders whose changed files are in another place: what a box wrote below `.venv`."""
+        """`elsewhere` has folders whose changed files are in another place: what a box wrote below `.venv`. More can
+        be added to it later."""
         self._repository = repository
-        self._elsewhere = elsewhere or {}
+        self._elsewhere = {} if elsewhere is None else elsewhere
         self._ours = ours
         folder = layout.in_git(repository.gitdir)
         self._aside = os.path.join(folder, "ignored")

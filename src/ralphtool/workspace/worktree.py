@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout, locks
 from ralphtool.errors import GitError
+from ralphtool.judging.manifests import has_manifest
 from ralphtool.sandbox import beneath
 from ralphtool.workspace import revert
 from ralphtool.workspace.branch import describe_newer_commits
@@ -244,16 +245,31 @@ class Worktree(Tree):
         beneath.sweep(self.place)
 
     def needs_setup(self, commands: Sequence[str]) -> bool:
+        _, done = self._read_setup_mark()
+        return done != _join_commands(commands)
+
+    def has_other_packages(self) -> bool:
+        tree, _ = self._read_setup_mark()
+        if not tree or tree == self._tip_tree:
+            return False
         try:
-            return files.read(self._mark_path) != _join_commands(commands)
+            return has_manifest(one.path for one in self.repository.changed(tree, self._tip_tree))
+        except GitError:
+            return True  # the user has rewritten the branch, and git has removed the tree
+
+    def _read_setup_mark(self) -> tuple[str, bytes | None]:
+        """The tree that was in place then, and the commands."""
+        try:
+            tree, _, commands = files.read(self._mark_path).partition(b"\n")
         except FileNotFoundError:
-            return True
+            return "", None
+        return os.fsdecode(tree), commands
 
     def mark_set_up(self, commands: Sequence[str]) -> None:
         """Git removes the mark together with the tree."""
         self._prepare_look()
         self.lost_environments = find_environments(self.prefix, self.repository.list_unknown_files())
-        files.replace(self._mark_path, _join_commands(commands))
+        files.replace(self._mark_path, os.fsencode(f"{self._tip_tree}\n") + _join_commands(commands))
 
     @property
     def _mark_path(self) -> str:
