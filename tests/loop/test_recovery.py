@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,24 @@ def test_a_verified_blocker_becomes_a_question_and_the_others_go_on(asked: Lab) 
     assert told(asked, "question", "prd_id") == ["add-login-1"]
     assert row(asked)["state"] == "waiting"
     assert row(asked)["question"] == str(asked.question())
+
+
+def test_a_question_is_closed_once_another_clone_has_done_the_story(asked: Lab, lab: Lab) -> None:
+    """A CI job caches the state with the question; the user answers on another machine, and pushes the branch."""
+    lab.copy(asked)
+    kept = lab.root.parent / "cache"
+    for name in ("standing", "questions"):
+        shutil.copytree(lab.root / ".ralph" / name, kept / name)
+    lab.run("answer", "1", "It is set now.")
+    lab.play(default=DONE)
+    assert lab.loop().exit_code == 0
+    for name in ("standing", "questions"):
+        shutil.rmtree(lab.root / ".ralph" / name)
+        shutil.copytree(kept / name, lab.root / ".ralph" / name)
+    assert len(lab.run("questions", "--json").json["questions"]) == 1
+    assert lab.loop().exit_code == 0
+    assert lab.run("questions", "--json").json["questions"] == []
+    assert "questions" not in lab.run("list").stdout
 
 
 def test_the_entry_tells_what_became_of_the_blocker(asked: Lab) -> None:

@@ -266,6 +266,7 @@ class Change:
         """The first story that is open, not skipped, within budget and waits for nothing; optional ones come last."""
         stories = self.stories()
         done = self.done(stories)
+        self._close_settled(done)
         self.awaited = []
         ready = []
         for story in stories:
@@ -274,6 +275,14 @@ class Change:
             if is_open and is_due and not is_spent(story.id) and not self._is_held(story):
                 ready.append(story)
         return next((story for story in ready if not story.optional), ready[0] if ready else None)
+
+    def _close_settled(self, done: Collection[str]) -> None:
+        """A question about a story that was done in another clone meanwhile, as on the user's machine after a job."""
+        states = [state for id, state in self.change_state.stories.items() if id in done]
+        if settled := [one for one in states if one.question and one.status != "completed"]:
+            for state in settled:
+                self.close_question(state)
+            self.save()
 
     def explain_rest(self) -> str:
         """Why open stories were never given to an agent."""
