@@ -20,9 +20,10 @@ class GateCommands:
         return bool(self.checks or self.tests)
 
 
-def find_commands(project: str) -> GateCommands:
+def find_commands(project: str, place: str | None = None) -> GateCommands:
+    """`place` is where the project's files are, if that is not its own folder."""
     told = config.read_verify(project)
-    guessed = GateCommands() if len(told) == 2 else infer(project)
+    guessed = GateCommands() if len(told) == 2 else infer(place or project)
     return GateCommands(told.get("checks", guessed.checks), told.get("tests", guessed.tests))
 
 

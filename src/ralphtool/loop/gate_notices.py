@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from ralphtool.judging.gates import GateResult
     from ralphtool.settings import Settings
 
-NO_GATE = "no gates configured: no story can be proven; set checks and tests under [verify] in .ralph/config.toml"
+NO_GATE = (
+    "no gates configured: no story can be proven until the project has tests, or checks and tests are set under "
+    "[verify] in .ralph/config.toml"
+)
 
 
 def list_for_plan(settings: Settings, root: str, gates: Sequence[str]) -> list[str]:

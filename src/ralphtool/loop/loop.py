@@ -34,10 +34,11 @@ from ralphtool.loop.budget import Budget, RemainingBudget
 from ralphtool.loop.last_check import TipGates
 from ralphtool.loop.listener import Listener
 from ralphtool.loop.outcome import Iteration
+from ralphtool.loop.project_gates import ProjectGates
 from ralphtool.loop.roster import Roster, find_quota_limit
 from ralphtool.memory import usefulness
 from ralphtool.memory.knowledge import KnowledgeBase
-from ralphtool.memory.labels import NOTE, list_notes
+from ralphtool.memory.labels import get_id_in_history, list_notes
 from ralphtool.record import events, questions
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ class Loop:
         self.reason = ""  # why there is no next iteration
         self.answer_deadline: float | None = None  # when a wait for answers ends
         self.is_abandoned = False  # a person skipped or accepted the current story
+        self.gates = ProjectGates(self.change, parts.gates, parts.folder, self.log)
         self.tip_gates = TipGates(self.change, is_boxed=bool(parts.box))
 
     def run(self) -> RunEnded:
@@ -169,6 +171,7 @@ class Loop:
     def _next_story(self) -> Story | None:
         """The story to work on now. Steering commands are applied first, and again if more arrived meanwhile."""
         self.answer_deadline = None
+        self.gates.look(self.parts.executor, self._is_stopped, self.parts.blind)
         while not self._is_over():
             self.change.follow_branch()
             self.listener.apply()
@@ -280,7 +283,7 @@ class Loop:
             kept=state.kept,
             cut_off=state.cut_off,
             fix=bool(state.decision and state.decision.action == "fix-state"),
-            gates=tuple(self.parts.gates),
+            gates=self.gates.commands,
             baseline=self.change.change_state.baseline,
             guarded=change.list_guarded(),
             folder=f"{number:03}-{entry[-200:]}",
@@ -302,7 +305,7 @@ class Loop:
             change_state=change.change_state,
             before=before,
             settings=self.settings,
-            gates=self.parts.gates,
+            gates=self.gates.commands,
             box=self.parts.box,
         )
 
@@ -333,7 +336,7 @@ class Loop:
         if not (recalled := change.list_recalled()):
             return assignment
         told = self.knowledge.memory.get(recalled)
-        shown = usefulness.digest_texts({text: _id_in_history(id) for id, (text, _) in told.items()})
+        shown = usefulness.digest_texts({text: get_id_in_history(id) for id, (text, _) in told.items()})
         return structs.replace(assignment, shown={**shown, **assignment.shown})
 
     # --- judging and deciding -------------------------------------------------------------------
@@ -484,17 +487,13 @@ class Loop:
     # --- the end --------------------------------------------------------------------------------
 
     def _check_tip(self) -> LastCheck | None:
-        if not self.parts.gates or self._is_stopped():
+        if not self.gates.commands or self._is_stopped():
             return None
         folder = os.path.join(self.parts.folder, "tip")
-        run = partial(self.parts.executor.check_tip, self.parts.gates, folder, self._is_stopped)
+        run = partial(self.parts.executor.check_tip, self.gates.commands, folder, self._is_stopped)
         return moved_proofs.hold_moved(self.change, self.tip_gates.check(run), self.log)
 
 
 def _spell(moment: float) -> str:
     """Seconds since the epoch as RFC 3339, UTC."""
     return datetime.fromtimestamp(moment, UTC).isoformat().replace("+00:00", "Z")
-
-
-def _id_in_history(id: str) -> str | None:
-    return None if id.startswith(NOTE) else id

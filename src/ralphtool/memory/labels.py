@@ -26,6 +26,10 @@ def note_id(session_id: str, number: int) -> str:
     return f"{NOTE}{session_id}/{number}"
 
 
+def get_id_in_history(id: str) -> str | None:
+    return None if id.startswith(NOTE) else id
+
+
 def find_finished_notes(ids: Collection[str]) -> list[str]:
     """The notes among these whose sessions are over: they are in the history by now, or lost."""
     names = set(map(parse_session, ids))

@@ -1,0 +1,55 @@
+"""A project that begins without tests: its stories can be proven as soon as the work so far has some."""
+
+from __future__ import annotations
+
+import pytest
+from lab import Lab
+from loop.shop import CART, DISCOUNT, UNITTEST_OWN, UNITTESTS, attempt, receipts
+from sandbox.boxes import needs_box
+
+TASKS = "## 1. Begin\n\n- [ ] 1.1 Write the cart\n\n## 2. Discount\n\n- [ ] 2.1 Write it\n"
+BEGIN = attempt({"cart.py": CART, "tests/__init__.py": "", "tests/test_cart.py": UNITTESTS})
+DISCOUNTS = attempt({"cart.py": CART + DISCOUNT, "tests/test_discount.py": UNITTEST_OWN})
+
+
+def begin(lab: Lab, workspace: str = "worktree") -> Lab:
+    lab.repository(TASKS, workspace=workspace, accept="held")
+    text = lab.read(".ralph/config.toml")
+    lab.write(".ralph/config.toml", "\n".join(line for line in text.split("\n") if not line.startswith("tests = ")))
+    return lab.play({"story": "1", "steps": BEGIN}, default=DISCOUNTS)
+
+
+def list_notices(lab: Lab) -> list[str]:
+    return [one["text"] for one in lab.events() if one["type"] == "notice" and "the work has tests" in one["text"]]
+
+
+@pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "here"])
+def test_stories_are_proven_as_soon_as_there_are_tests(lab: Lab, workspace: str) -> None:
+    begin(lab, workspace).loop()
+    [told] = list_notices(lab)
+    assert told.startswith("the work has tests now: from here on, the gates are `")
+    assert told.endswith("`; [verify] can set others")
+    assert [(one["state"], one["why"]) for one in receipts(lab)] == [("unproven", "there is no gate"), ("proven", "")]
+    lab.openspec(TASKS + "\n## 3. Tax\n\n- [ ] 3.1 Write it\n")
+    lab.play(default=attempt({"notes.txt": "tax"}))
+    lab.loop()
+    assert len(list_notices(lab)) == 2, "the next run finds them on the branch"
+    assert receipts(lab)[-1]["state"] == "held"
+
+
+def test_tests_that_notice_no_broken_code_prove_nothing(lab: Lab) -> None:
+    hollow = "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test_it(self):\n        pass\n"
+    first = attempt({"cart.py": CART, "tests/__init__.py": "", "tests/test_cart.py": hollow})
+    begin(lab).play({"story": "1", "steps": first}, default=attempt({"cart.py": CART + DISCOUNT}))
+    lab.loop()
+    assert [one["why"] for one in receipts(lab)] == ["there is no gate"] * 2
+    [told] = list_notices(lab)
+    assert "but its gates (`python -m unittest`) can't be used: " in told
+    assert "broken" in told
+
+
+def test_nothing_is_looked_for_where_the_user_wants_no_tests(lab: Lab) -> None:
+    begin(lab).configure(workspace="worktree", tests=[], accept="held")
+    lab.loop()
+    assert list_notices(lab) == []
+    assert [one["why"] for one in receipts(lab)] == ["there is no gate"] * 2
