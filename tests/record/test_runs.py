@@ -173,6 +173,21 @@ def test_a_verdict_alone_makes_no_story_done_where_there_are_checkpoints(
     assert (run.state, run.stories_done) == ("unfinished", done)
 
 
+def test_a_long_record_without_an_end_is_counted_from_its_beginning(tmp_path: Path) -> None:
+    def told(type: str, story: str, **fields: object) -> Event:
+        return {"at": NOON, "type": type, "story": story, **fields}
+
+    early = [verdict(story, cost=0.5) for story in "12"] + [told("checkpoint", story) for story in "12"]
+    run = read(tmp_path, started(), *early, 200 * NOISE, told("checkpoint", "3"))
+    assert (run.state, run.stories_done, run.spent["cost"]) == ("died", 3, 1.0)
+    rejected = told("reopened", "1")
+    assert read(tmp_path, started(), *early, 200 * NOISE, rejected).stories_done == 1
+    edited = {"at": NOON, "type": "plan_edited", "stories": [{"id": "1"}, {"id": "2", "state": "done"}, {"id": "9"}]}
+    accepted, odd = told("proof", "9", receipt={"state": "accepted"}), told("proof", "1", receipt=["accepted"])
+    run = read(tmp_path, started(), *early, edited, 200 * NOISE, accepted, odd)
+    assert (run.stories_done, run.stories_total) == (2, 3)
+
+
 @pytest.mark.parametrize("odd", [b'"abc"', b"[1]", b"1e999", b"-1", b"true", b"null", b"{}", b"9" * 400])
 def test_what_was_spent_are_numbers(project: Ralph, odd: bytes) -> None:
     spent = {"cost": "ODD", "input_tokens": 7, "of a later version": 1}
@@ -187,7 +202,7 @@ def test_what_an_iteration_without_a_verdict_used_is_counted(tmp_path: Path) -> 
     told = verdict("1", cost=0.5, input_tokens=30)
     run = read(tmp_path, started(), used(0.25), used(None), told, used(0.125), NOISE, used(None))
     assert run.spent == {"input_tokens": 50, "output_tokens": 0, "cost": 0.625}
-    assert read(tmp_path, started(), told, 200 * NOISE, used(0.125)).spent == {}  # too little was read to know
+    assert read(tmp_path, started(), told, 200 * NOISE, used(0.125)).spent["cost"] == 0.625
 
 
 def test_what_an_iteration_beside_others_used_is_counted_before_its_verdict(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from views.night import RUN, Night, a_night
 from ralphtool.core.amounts import format_cost, format_duration
 from ralphtool.judging import proof_words
 from ralphtool.record import runs
-from ralphtool.views.report import from_record, junit, learnt, markdown, page
-from ralphtool.views.report.facts import Facts, sum_use
+from ralphtool.record.event_parts import NextStep
+from ralphtool.views.report import from_record, junit, learnt, markdown, next_steps, page
+from ralphtool.views.report.facts import Facts, ReportStep, sum_use
 
 EARLIER = "add-login-20260228-220000-0a0b"
 
@@ -160,3 +161,11 @@ def test_the_cost_of_all_runs_is_told(tmp_path: Path) -> None:
     assert (told.knowledge.runs, round(told.knowledge.cost, 2)) == (2, 2.8)
     assert "<dd>$1.40<small>$2.80 in 2 runs</small></dd>" in page.render(told, {})
     assert "all runs together: 2 runs, " in markdown.render(told)
+
+
+def test_an_answer_is_where_the_run_advised_it_so_that_the_next_step_can_say_or() -> None:
+    advised = [("see", "explain x-1-3"), ("tell", 'answer 1 "…"'), ("or retry", "retry 1"), ("tell", 'answer 2 "…"')]
+    steps = [NextStep(say=say, run=f"ralphtool {run}") for say, run in advised]
+    answers = {id: ReportStep(f"tell {id}", f'ralphtool answer {id} "…"') for id in ("1", "12")}  # 2 was answered
+    told = [one.say for one in next_steps.place_answers(steps, answers)]
+    assert told == ["tell 12", "see", "tell 1", "or retry"]

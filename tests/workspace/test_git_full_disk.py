@@ -83,6 +83,14 @@ def test_it_is_not_an_attempt_even_if_space_was_freed_meanwhile(lab: Lab) -> Non
     assert "is full: free some space there" in told
 
 
+def test_a_story_that_fills_the_disk_of_the_project_leaves_room_for_its_records(small: Path, tmp_path: Path) -> None:
+    lab, full = Lab(small), tmp_path / "full"
+    lab.repository("## 1. First\n\n- [ ] 1.1 Make a\n", workspace="worktree")
+    lab.play(default=[{"run": f"test -e {full} || {{ touch {full}; head -c 9M /dev/zero > big; }}"}, *DONE])
+    done = lab.loop()
+    assert (done.exit_code, lab.endings()) == (0, [("add-login-1-1", "completed")]), done.stderr[-2000:]
+
+
 def test_the_same_signal_with_enough_space_is_a_failure(lab: Lab) -> None:
     lab.repository("## 1. First\n\n- [ ] 1.1 Make a\n", workspace="box").play(default=DONE)
     met = use_git(lab, "kill -BUS $$")

@@ -1,7 +1,8 @@
 """The contents of `.ralph/runs`: which runs there are, how each ended, and which are still running.
 
 A record may be as long as 2 GB, and `ralphtool runs` reads twenty of them: only the head and the tail of each are read,
-and only the lines that matter are decoded. Standard library only, because that command must start quickly.
+and only the lines that matter are decoded. Only to count the stories of a long record without an end, all of it is
+read. Standard library only, because that command must start quickly.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from contextlib import contextmanager
 from ralphtool.core import files, layout, locks, project
 from ralphtool.errors import CorruptState, InvalidName, InvalidValue, UnsafePath
 from ralphtool.judging.proof_words import count_states
-from ralphtool.record.lines import is_usage, parse_fields, read_first_line, read_last_lines, read_type
+from ralphtool.record.lines import LineReader, is_usage, parse_fields, read_first_line, read_last_lines, read_type
 from ralphtool.record.run_end import get_number, get_rows, get_text, is_sane
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     EventFields = dict[str, Any]
@@ -31,14 +32,17 @@ _NAMED = 90  # characters of a change in the name of a run
 _SPENT = ("seconds", "agent_seconds", "gate_seconds", "input_tokens", "output_tokens", "cost", "iterations")
 _END = 4 << 10  # bytes that the end of most runs fits into
 _HEARTBEAT_TIMEOUT = 60.0  # seconds; an active run writes to its records far more often
+_COUNTED = (b"verdict", b"checkpoint", b"proof", b"reopened", b"plan_edited", None)
+_SHOWS_STATE = (*_COUNTED, b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended")
 
 
 class RunSummary:
-    """One run, as far as the head and the tail of its record show."""
+    """One run, as far as the head and the tail of its record show; its counts are right, however long that is."""
 
     __slots__ = (
         *("id", "folder", "path", "root", "change", "agent", "branch", "pid", "began", "ended", "last"),
-        *("state", "reason", "start", "end", "purpose", "stories_total", "stories_done", "proofs", "spent"),
+        *("state", "reason", "start", "end", "purpose", "proofs"),
+        *("_stories_total", "_stories_done", "_spent", "_has_uncounted"),
     )
 
     def __init__(self, root: str, id: str) -> None:
@@ -55,9 +59,31 @@ class RunSummary:
         self.ended: str | None = None
         self.pid: int | None = None
         self.state = "died"
-        self.stories_total = self.stories_done = 0
+        self._stories_total = self._stories_done = 0
         self.proofs: dict[str, int] = {}  # the number of stories for each proof state; empty in old records
-        self.spent: dict[str, float] = {}  # empty if too little of the record was read
+        self._spent: dict[str, float] = {}
+        self._has_uncounted = False  # whether events that count were not read yet
+
+    @property
+    def stories_total(self) -> int:
+        self._count_all()
+        return self._stories_total
+
+    @property
+    def stories_done(self) -> int:
+        self._count_all()
+        return self._stories_done
+
+    @property
+    def spent(self) -> dict[str, float]:
+        self._count_all()
+        return self._spent
+
+    def _count_all(self) -> None:
+        if self._has_uncounted:
+            self._has_uncounted = False
+            lines = LineReader(self.path).new_without_prose()
+            self._count([event for line in lines if _counts(line) and (event := parse_fields(line))])
 
     def _apply_start(self, event: EventFields) -> None:
         self.start = event
@@ -66,20 +92,36 @@ class RunSummary:
         self.purpose = get_text(event, "purpose")
         self.pid = event["pid"] if type(event.get("pid")) is int else None
         stories = get_rows(event, "stories")
-        self.stories_total, self.stories_done = len(stories), sum(map(_was_done, stories))
+        self._stories_total, self._stories_done = len(stories), len(_list_done(stories))
 
     def _apply_tail(self, tail: list[EventFields], *, is_whole: bool) -> None:
-        done = {get_text(one, "id") for one in get_rows(self.start, "stories") if _was_done(one)}
-        done |= {get_text(one, "story") for one in tail if self._is_completion(one)}
-        self.stories_done = len(done)
         self.last = next((get_text(one, "at") for one in reversed(tail)), self.began)
+        self._has_uncounted = not is_whole
         if is_whole:
-            told = list(_select_usage(tail))
-            names = ("input_tokens", "output_tokens", "cost")
-            self.spent = {name: sum(get_number(one, name) for one in told) for name in names}
+            self._count(tail)
+
+    def _count(self, events: list[EventFields]) -> None:
+        self._count_stories(events)
+        told = list(_select_usage(events))
+        names = ("input_tokens", "output_tokens", "cost")
+        self._spent = {name: sum(get_number(one, name) for one in told) for name in names}
+
+    def _count_stories(self, events: Iterable[EventFields]) -> None:
+        done = _list_done(get_rows(self.start, "stories"))
+        for one in events:
+            if one["type"] == "plan_edited":  # it has all stories, by their new ids
+                done, self._stories_total = _list_done(get_rows(one, "stories")), len(get_rows(one, "stories"))
+            elif one["type"] == "reopened":
+                done.discard(get_text(one, "story"))
+            elif self._is_completion(one):
+                done.add(get_text(one, "story"))
+        self._stories_done = len(done)
 
     def _is_completion(self, event: EventFields) -> bool:
-        """Whether it makes a story done: its checkpoint; without git, there is only the verdict."""
+        """Whether it makes a story done: its checkpoint, or a person; without git, there is only the verdict."""
+        if event["type"] == "proof":
+            receipt = event.get("receipt")
+            return isinstance(receipt, dict) and receipt.get("state") == "accepted"
         if self.branch:
             return bool(event["type"] == "checkpoint")
         return event["type"] == "verdict" and event.get("status") == "completed"
@@ -93,11 +135,12 @@ class RunSummary:
         spent, stories = event.get("spent"), get_rows(event, "stories")
         if spent or stories:  # else an error ended the run: then the events before it show what was used
             told = spent if isinstance(spent, dict) else {}
-            self.spent = {name: told[name] for name in _SPENT if is_sane(told.get(name))}
+            self._spent = {name: told[name] for name in _SPENT if is_sane(told.get(name))}
+            self._has_uncounted = False
         if stories:
-            self.stories_total = len(stories)
+            self._stories_total = len(stories)
             done = [one for one in stories if one.get("state") == "done"]
-            self.stories_done, self.proofs = len(done), count_states(get_text(one, "proof") for one in done)
+            self._stories_done, self.proofs = len(done), count_states(get_text(one, "proof") for one in done)
 
 
 # --- finding runs -----------------------------------------------------------------------------------
@@ -233,11 +276,14 @@ def _read_whole_end(fd: int, size: int) -> EventFields | None:
 
 def _select_events(lines: list[bytes]) -> Iterator[EventFields]:
     """The last event, and those before it that show the state of the run."""
-    wanted = (b"verdict", b"checkpoint", b"iteration_started", b"waiting", b"paused", b"resumed", b"run_ended", None)
     for number, line in enumerate(lines, 1):
-        is_wanted = number == len(lines) or read_type(line) in wanted or is_usage(line)
+        is_wanted = number == len(lines) or read_type(line) in _SHOWS_STATE or is_usage(line)
         if is_wanted and (event := parse_fields(line)):
             yield event
+
+
+def _counts(line: bytes) -> bool:
+    return read_type(line) in _COUNTED or is_usage(line)
 
 
 def _select_usage(tail: list[EventFields]) -> list[EventFields]:
@@ -263,6 +309,10 @@ def _is_paused(tail: list[EventFields]) -> bool:
 def _check_name(text: str) -> str:
     """The name of a change, if it is valid: people copy commands that contain it."""
     return text if project.is_name(text) else ""
+
+
+def _list_done(stories: list[EventFields]) -> set[str]:
+    return {get_text(one, "id") for one in stories if _was_done(one)}
 
 
 def _was_done(story: EventFields) -> bool:

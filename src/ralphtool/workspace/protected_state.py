@@ -18,6 +18,7 @@ from ralphtool.core import files, layout, locks, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.history import History, neighbour
 from ralphtool.judging.guard.model import GuardFinding
+from ralphtool.workspace.own_files import OwnFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -55,12 +56,15 @@ class ProtectedState:
         self.session_id = session_id
         self._known: dict[str, _SavedCopy | None] = {}
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
+        self._own = OwnFiles(self.folder, os.path.join(os.path.dirname(self._copies), "own"))
         self._state: SessionState | None = None
         # Without records this is unknown: then it may have been running until now.
         self._last_sign = locks.read_last_heartbeat(root, session_id) or time.time()
 
     def remember(self, state: SessionState) -> None:
         self._state = state
+        if not self._is_out_of_reach:
+            self._own.remember()
         before = dict(self._known)
         for name in self._list_files():
             self._remember(name)
@@ -136,16 +140,21 @@ class ProtectedState:
             ensure_real_folder(os.path.join(self.folder, name).rstrip("/"))
         for name in ("questions/answered", f"steering/{self.change}"):
             _remove_if_no_folder(os.path.join(self.folder, name))
+        self._own.restore_removed()
         names = {**self._known, **({} if is_over else dict.fromkeys(self._list_files()))}
         changed = [name for name in names if self._differs(name)]
         if set(changed) & set(_HISTORY) and self._has_only_grown(prd_ids):
             changed = [name for name in changed if name not in _HISTORY]
         if is_over:
             changed = [name for name in changed if not self._is_newer(name)]
+        found = [self._build_finding(name) for name in sorted(changed)]
         for name in sorted(changed):
             self._restore_file(name, keep_in)
-        found = [GuardFinding("ralph-touched", f".ralph/{name}", "changed, and restored") for name in sorted(changed)]
         return found if is_over else found + self._repair_session()
+
+    def _build_finding(self, name: str) -> GuardFinding:
+        what = "changed" if os.path.lexists(os.path.join(self.folder, name)) else "removed"
+        return GuardFinding("ralph-touched", f".ralph/{name}", f"{what}, and restored")
 
     def _is_newer(self, name: str) -> bool:
         """Whether a file was changed after the run had ended: then it was not the agent."""

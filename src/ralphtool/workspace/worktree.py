@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files, layout, locks
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from ralphtool.specs import Spec
+    from ralphtool.workspace.snapshots import WorkspaceSnapshot
 
 
 _MOST_READ = 10_000_000  # bytes of a file that is searched for conflict markers
+_LARGE = 1 << 20  # bytes of a file that may fill a disk
 
 
 class Worktree(Tree):
@@ -296,6 +299,21 @@ class Worktree(Tree):
     def check_there(self) -> None:
         if not self.is_there:
             raise GitError(f"{self.place} was deleted")
+
+    def take(self) -> WorkspaceSnapshot:
+        taken = super().take()
+        if taken.full_disk:
+            self._remove_large()
+        return taken
+
+    def _remove_large(self) -> None:
+        """Work that met a full disk can't be saved, and is removed before the next attempt. Its large files are removed
+        at once: the run could not save its own state, and the next one could not begin."""
+        with suppress(GitError, OSError):
+            top = self.repository.top
+            for path in self.repository.list_unknown_files():
+                if os.lstat(os.path.join(top, path)).st_size > _LARGE:
+                    beneath.unlink(top, path)
 
     def release(self) -> None:
         if self._protected:

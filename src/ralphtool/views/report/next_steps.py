@@ -17,7 +17,7 @@ from ralphtool.workspace.git import Repository
 from ralphtool.workspace.revert import SpecPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from ralphtool.record.decisions import Decisions
     from ralphtool.record.events import RunEnded
@@ -46,10 +46,9 @@ def list_next_steps(
     """`is_changed` says whether the stories have changed since the run."""
     recorded = end.next[:_MOST] if end else ()
     steps = _list_new_steps(run, recorded, stories, made) if is_changed else recorded
-    yield from _list_answers(stories, recorded)
-    old = ("ralphtool answer ", *(() if place == "branch" else _NEEDS_BRANCH))
+    old = () if place == "branch" else _NEEDS_BRANCH
     told = [one for one in steps if not (made.newer or (one.run or "").startswith(old))]
-    yield from (ReportStep(formatting.clean_line(one.say), clean_command(one.run or "")) for one in told)
+    yield from place_answers(told, {story.id: answer for story, answer in _list_answers(stories, recorded)})
     if recorded and place == "finished":
         kept = formatting.clean_line(layout.FINISHED + run.change, 300)
         yield ReportStep("review the finished work", f"git log -p {shlex.quote(kept)}")
@@ -71,14 +70,31 @@ def _list_continuations(run: RunSummary, *, has_others: bool) -> Iterator[Report
         yield ReportStep("continue where it stopped", clean_command(run_command.build_resuming(run)))
 
 
-def _list_answers(stories: Sequence[ReportStory], recorded: Sequence[NextStep]) -> Iterator[ReportStep]:
+def place_answers(steps: Sequence[NextStep], answers: Mapping[str, ReportStep]) -> Iterator[ReportStep]:
+    """The steps, with each answer where the run had advised it: steps such as "or try it again" follow it."""
+    asked = [next((id for id in answers if _is_answer(one, id)), None) for one in steps]
+    yield from (answer for id, answer in answers.items() if id not in asked)
+    for one, id in zip(steps, asked, strict=True):
+        if id is not None:
+            yield answers[id]
+        elif not (one.run or "").startswith("ralphtool answer "):
+            yield ReportStep(formatting.clean_line(one.say), clean_command(one.run or ""))
+
+
+def _is_answer(step: NextStep, story: str) -> bool:
+    return f"{step.run or ''} ".startswith(f"ralphtool answer {story} ")
+
+
+def _list_answers(
+    stories: Sequence[ReportStory], recorded: Sequence[NextStep]
+) -> Iterator[tuple[ReportStory, ReportStep]]:
     """Replaces the run's own advice: people may have answered since, and earlier runs may have asked."""
     for story in stories:
         asked = story.question
         if story.state == "waiting" and asked and asked.is_open and not asked.answer:
-            said = [one.say for one in recorded if f"{one.run or ''} ".startswith(f"ralphtool answer {story.id} ")]
+            said = [one.say for one in recorded if _is_answer(one, story.id)]
             say = formatting.clean_line(said[0]) if said else f"answer story {story.id}'s question"
-            yield ReportStep(say, wording.build_answer_command(story))
+            yield story, ReportStep(say, wording.build_answer_command(story))
 
 
 def find_place(run: RunSummary) -> WorkPlace:
