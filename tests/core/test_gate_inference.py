@@ -64,6 +64,12 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
     "no tests": ({"pyproject.toml": '[project]\nname = "a"\n', "tests/data.json": "{}"}, [], []),
     "django": ({"manage.py": "", "shop/tests.py": UNITTEST}, [], ["python manage.py test"]),
     "tox alone": ({"tox.ini": "[testenv]\ncommands = trial shop\n"}, [], ["tox run -e py"]),
+    "a script of Django": (
+        {"tox.ini": "[testenv]\n", "tests/runtests.py": "", "tests/shop/test_a.py": UNITTEST},
+        [],
+        ["python tests/runtests.py"],
+    ),
+    "such a script beside pytest": ({"runtests.py": "", "pytest.ini": ""}, [], ["python -m pytest"]),
     "tox with pytest": ({"tox.ini": "[testenv]\ncommands = pytest\n"}, [], ["python -m pytest"]),
     "uv": ({"pyproject.toml": "[tool.pytest.ini_options]\n", "uv.lock": ""}, [], ["uv run pytest"]),
     "uv without a lock": ({"pyproject.toml": "[tool.uv]\n[tool.ruff]\n"}, ["uv run ruff check ."], []),
@@ -227,6 +233,7 @@ CASES: dict[str, tuple[dict[str, str], list[str], list[str]]] = {
     "composer": ({"composer.json": scripts(test="phpunit"), "phpunit.xml": ""}, [], ["composer test"]),
     "maven": ({"pom.xml": "", "mvnw": ""}, [], ["./mvnw test"]),
     "dotnet": ({"Shop.sln": ""}, [], ["dotnet test"]),
+    "dotnet, the newer form": ({"Shop.slnx": ""}, [], ["dotnet test"]),
     "make": ({"Makefile": "lint test: all\n\ttrue\n"}, ["make lint"], ["make test"]),
     "make beside go": ({"Makefile": "test:\n", "go.mod": ""}, ["go vet ./..."], ["go test ./..."]),
     "two languages": (

@@ -85,6 +85,11 @@ def test_parents_in_a_circle_are_no_endless_loop(project: Ralph) -> None:
     assert sum(len(outline(backlog(project, change))) for change in changes) == 2
 
 
+def test_a_task_that_names_itself_as_its_parent_has_none(project: Ralph) -> None:
+    add(project, "5", "parent_task_id: task-5\n")
+    assert specs.adapter("backlog").changes(str(project.root)) == ["backlog"]
+
+
 @pytest.mark.parametrize("folder", ["backlog", ".backlog"])
 def test_where_a_backlog_is_found(ralph: Ralph, folder: str) -> None:
     ralph.write(f"{folder}/tasks/task-1 - Set-up.md", BACKLOG)

@@ -295,6 +295,8 @@ def test_a_phase_that_was_written_as_prose_is_not_done_and_warned_about(ralph: R
     assert [(story.title, story.done) for story in spec.stories()] == [("Core", True), ("Rest", False), ("Part", True)]
     [warning] = specs.list_warnings(spec)
     assert "no boxes below the heading of story 2" in warning
+    spec = opened(ralph, f"# Plan\n\n{phases.replace('Rest', 'Rest (optional)')}{nested}")
+    assert (spec.stories()[1].optional, specs.list_warnings(spec)) == (True, [])
 
 
 def test_plans_come_in_the_order_of_their_names(ralph: Ralph) -> None:

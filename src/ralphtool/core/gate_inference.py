@@ -93,7 +93,7 @@ def _infer_others(folder: SourceFolder) -> "Guess":
 _USUAL_TESTS = (
     *(("mvnw", "./mvnw test"), ("pom.xml", "mvn test"), ("gradlew", "./gradlew test"), ("build.gradle", "gradle test")),
     *(("build.gradle.kts", "gradle test"), ("mix.exs", "mix test"), ("Package.swift", "swift test")),
-    *(("*.sln", "dotnet test"), ("*.csproj", "dotnet test")),
+    *((mark, "dotnet test") for mark in ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj")),
 )
 
 

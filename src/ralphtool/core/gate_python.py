@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 # Files in which a project names the tools that it uses.
 _SAYS = ("pyproject.toml", "setup.cfg", "setup.py", "tox.ini", "tox.toml", "Pipfile", "noxfile.py")
 _PYTEST_FILES = {"pytest.ini", ".pytest.ini", "conftest.py"}
+_SCRIPTS = ("runtests.py", "tests/runtests.py")  # Django's own tests and those of its apps: they need settings first
 _RUFF_FILES = ("ruff.toml", ".ruff.toml")
 _MOST_TESTS = 30  # test files that are read to find out which test runner they need
 _LOCKS = (("uv.lock", "uv run"), ("poetry.lock", "poetry run"), ("pdm.lock", "pdm run"), ("Pipfile", "pipenv run"))
@@ -112,6 +113,8 @@ def _is_on_path(name: str) -> bool:
 def _list_tests(folder: "SourceFolder", tables: dict[str, str]) -> list[str]:
     if _names_pytest(folder):
         return [_run_pytest(folder, tables, _find_only_tests(folder))]
+    if script := next((one for one in _SCRIPTS if os.path.exists(os.path.join(folder.path, one))), ""):
+        return [_run_python(folder, tables, script)]
     if "manage.py" in folder.names:
         return [_run_python(folder, tables, "manage.py test")]
     found = _find_test_files(folder) or _find_only_tests(folder)

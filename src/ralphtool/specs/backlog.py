@@ -182,7 +182,7 @@ class _TaskFile:
         self.front = FrontMatter(text)
         self.id = self.front.text("id")
         self.title = self.front.text("title") or self.id
-        self.parent = self.front.text("parent_task_id").lower()
+        self.parent = parent if (parent := self.front.text("parent_task_id").lower()) != self.id.lower() else ""
         self.milestone = self.front.text("milestone")
         self.dependencies = self.front.texts("dependencies")
         self._text = text

@@ -118,13 +118,13 @@ class BoxedSpec(WithNotes):
             self.warn(f"{self.tasks_file}: duplicate ids got a suffix ({shown}): give each task its own id")
 
     def _warn_of_prose(self, stories: list[Story]) -> None:
-        empty = [story.id for story in stories if not story.tasks]
+        empty = [story.id for story in stories if not (story.tasks or story.optional)]
         if empty and len(empty) < len(stories):
             what = "story" if len(empty) == 1 else "stories"
             ids = f"{', '.join(empty[:_MOST_NAMED])}{' …' if len(empty) > _MOST_NAMED else ''}"
             self.warn(
                 f"{self.tasks_file}: there are no boxes below the heading of {what} {ids}, so no work is done there: "
-                "write its tasks as boxes (`- [ ] …`)"
+                "write its tasks as boxes (`- [ ] …`); or, if there is nothing to do, add (optional) to the heading"
             )
 
     def tick(self, task_id: str, completed: "Collection[str]" = (), *, proven: bool = True) -> None:

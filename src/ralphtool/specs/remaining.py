@@ -82,5 +82,8 @@ def explain_rest(stories: "Iterable[Story]") -> str:
 def explain_held(story: "Story") -> str:
     """Why a story is not worked on, and what to do."""
     if not story.tasks:
-        return "has no tasks: write its tasks as boxes (`- [ ] …`) below its heading"
+        return (
+            "has no tasks: write its tasks as boxes (`- [ ] …`) below its heading; or, if there is nothing to do, add "
+            "(optional) to the heading"
+        )
     return f"is {story.put_aside}: to include it, move it out of that section, or change its status"

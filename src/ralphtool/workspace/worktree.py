@@ -361,8 +361,11 @@ class Worktree(Tree):
         self._lend_index()
 
     def close(self) -> None:
-        """The worktree stays for the next run, since it is filled and set up."""
+        """The worktree stays for the next run, since it is filled and set up. The branch may move elsewhere until then:
+        HEAD shows what its files are based on."""
         self.protected_git.forget()
+        if self.is_there:
+            self.repository.run("update-ref", "--no-deref", "HEAD", self.tip, check=False)
 
 
 def _join_commands(commands: Sequence[str]) -> bytes:

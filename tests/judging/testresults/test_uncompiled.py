@@ -49,6 +49,10 @@ MISSING = {
         "\nError: Cannot find module '../ship'\nRequire stack:\n- /work/shop/test/ship.test.js\n    at x (node:1:2)",
         {"test/ship.test.js"},
     ),
+    "mocha 11": (
+        "\n Exception during run: Error: Cannot find module '../ship'\nRequire stack:\n- /work/shop/test/ship.test.js",
+        {"test/ship.test.js"},
+    ),
     "mocha, a module of ES": (
         "file:///work/shop/test/ship.test.js:1\nimport { shipping } from '../shop.js';\n         ^\n"
         "SyntaxError: The requested module '../shop.js' does not provide an export named 'shipping'",

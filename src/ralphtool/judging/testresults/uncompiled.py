@@ -45,9 +45,10 @@ _MESSAGES = (
     _Message(rf"^(?!.*error TS\d).*?(?:{_MISSING})", _AT),
     _Message(r"undefined reference to ", rf"{_FILE}:(?:\d|\(\.)", before=1),
     _Message(r"^error(?:\[E\d{4}\]: |: (?:cannot find|couldn't read) )", r"^ *--> (\S+?):\d", after=8),  # Rust
-    _Message(  # Node
-        r"^(?:\S* )?\w*Error(?: \[\w+\])?: .*(?:Cannot find (?:module|package)|does not provide an export named"
-        r"|not found\. The requested module|is not a (?:function|constructor)|is not defined|of undefined)",
+    _Message(  # Node, and Mocha
+        r"^(?:\S* | Exception during run: )?\w*Error(?: \[\w+\])?: .*"
+        r"(?:Cannot find (?:module|package)|does not provide an export named|not found\. The requested module"
+        r"|is not a (?:function|constructor)|is not defined|of undefined)",
         rf"(?:^|[\s('\"-]){_FILE}",
         before=6,
         after=12,
