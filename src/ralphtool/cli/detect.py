@@ -119,7 +119,7 @@ def render_settings(found: DetectedProject, agent: str | None) -> str:
         "# max_cost = 20.00      # cost limit of a run, in dollars",
         '# workspace = "auto"    # a box if available, else a worktree, else "here": your own folder',
         "",
-        *_render_gates(found.gates),
+        *_render_gates(found.gates, found.root),
         *_render_agent_table(agent, runner),
         "",
         "# [sandbox]             # what agents and gates can access from their box",
@@ -144,11 +144,12 @@ def _render_agent(agent: str | None, others: Sequence[str]) -> list[str]:
     return lines
 
 
-def _render_gates(found: Sequence[GateCommand]) -> list[str]:
+def _render_gates(found: Sequence[GateCommand], root: str) -> list[str]:
     """The table's name is alone on its line, so that the fast parser of the agent's commands can read it."""
     lines = ["# The commands that verify a story. All must pass.", "[verify]", *render_notes(found)]
-    for kind, example in (("checks", "make lint"), ("tests", "make test")):
-        lines.append(render_commands(kind, found) or f"# {kind} = [{_quote(example)}]")
+    below = gate_commands.GateCommands() if found else gate_commands.suggest(root)
+    for kind, examples in (("checks", below.checks or ["make lint"]), ("tests", below.tests or ["make test"])):
+        lines.append(render_commands(kind, found) or f"# {kind} = [{', '.join(map(_quote, examples))}]")
     return lines
 
 

@@ -42,7 +42,7 @@ def check_gates(project: DoctorContext, tell: Callable[[str], None]) -> Iterator
         return  # the settings can't be read, which is already a finding
     if not found:
         text = "no gates configured: no story can be proven"
-        yield warning("gates", text, "set checks and tests under [verify] in .ralph/config.toml")
+        yield warning("gates", text, gate_commands.explain_missing(project.root))
     yield from _list_missing(found)
     there = [gate.command for gate in found if not gate.missing]
     if there and not project.runs_gates:

@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from ralphtool.judging.gates import GateResult
     from ralphtool.settings import Settings
 
-NO_GATE = (
-    "no gates configured: no story can be proven until the project has tests, or checks and tests are set under "
-    "[verify] in .ralph/config.toml"
-)
-
 
 def list_for_plan(settings: Settings, root: str, gates: Sequence[str]) -> list[str]:
     """The gates whose programs are not installed here, for a dry run."""
@@ -33,7 +28,8 @@ def list_for_plan(settings: Settings, root: str, gates: Sequence[str]) -> list[s
 def list_at_start(settings: Settings, root: str, gates: Sequence[str]) -> list[str]:
     """The same for a run, before anything else. If there are setup commands, they come first."""
     if not gates:
-        return [NO_GATE]
+        way = gate_commands.explain_missing(root)
+        return [f"no gates configured: no story can be proven until the project has tests, or you {way}"]
     return [] if settings.run.setup else list_for_plan(settings, root, gates)
 
 
