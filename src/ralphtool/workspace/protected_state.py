@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -18,13 +19,13 @@ from ralphtool.core import files, layout, locks, session
 from ralphtool.errors import CorruptState, RalphError, SessionNotFound
 from ralphtool.history import History, neighbour
 from ralphtool.judging.guard.model import GuardFinding
-from ralphtool.workspace.own_files import OwnFiles
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from ralphtool.core.session import SessionState
     from ralphtool.history.records import Progress
+    from ralphtool.workspace.own_files import OwnFiles
 
 _HISTORY = (layout.HISTORY, layout.HISTORY_APART, "progress.journal")
 
@@ -56,10 +57,15 @@ class ProtectedState:
         self.session_id = session_id
         self._known: dict[str, _SavedCopy | None] = {}
         self._copies = files.private_path("ralph", f"kept-{session_id}", "record")
-        self._own = OwnFiles(self.folder, os.path.join(os.path.dirname(self._copies), "own"))
         self._state: SessionState | None = None
         # Without records this is unknown: then it may have been running until now.
         self._last_sign = locks.read_last_heartbeat(root, session_id) or time.time()
+
+    @cached_property
+    def _own(self) -> OwnFiles:
+        from ralphtool.workspace.own_files import OwnFiles  # a run's start does not need it
+
+        return OwnFiles(self.folder, os.path.join(os.path.dirname(self._copies), "own"))
 
     def remember(self, state: SessionState) -> None:
         self._state = state
