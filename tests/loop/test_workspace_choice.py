@@ -374,7 +374,8 @@ def test_a_gate_that_tests_another_copy_holds_nothing_anywhere(lab: Lab) -> None
     gate = f"cd {elsewhere} && PYTHONPATH=src python3 -B -m unittest discover -v -s tests"
     lab.repository(tasks=TASKS, tests=[gate], workspace="auto", attempts=1)
     lab.play(default=attempt({"src/cart.py": CART.replace("sum(prices)", "0")})).loop()
-    assert list_places(lab) == ["here"]
+    assert list_places(lab) == ["box"], "the user's own folder would be no better, and has no sandbox"
+    assert any("stays green there when the code is broken" in text for text in list_notices(lab))
     [(state, why)] = list_claims(lab)
     assert (state, why[:30]) == ("unproven", "no gate noticed broken code (`")
 

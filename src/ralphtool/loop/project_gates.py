@@ -53,12 +53,12 @@ class ProjectGates:
         if stop():
             return
         names = ", ".join(f"`{command}`" for command in commands)
-        if tried.trouble:
+        if tried.trouble and not tried.trouble.blind:
             why = "; ".join((tried.trouble.what, *tried.trouble.causes))
             self._tell(f"the work has tests now, but its gates ({names}) can't be used: {why}")
             return
         self.commands, self._is_looking = commands, False
-        blind |= tried.blind or frozenset()
+        blind |= {*(tried.blind or ()), *(tried.trouble.blind if tried.trouble else ())}
         self._change.change_state.baseline = tried.baseline
         self._change.save()
         self._tell(f"the work has tests now: from here on, the gates are {names}; [verify] can set others")

@@ -136,6 +136,9 @@ def list_choices(settings: Settings, repository: Repository | None, found: Findi
 
 def _list_after_box(found: Findings, trouble: Trouble) -> Iterator[Choice]:
     why, helps = ("; ".join((trouble.what, *trouble.causes)),), (trouble.help or AGAIN,)
+    if trouble.blind:  # at the project's own path: no other place is better
+        yield Choice(kind="box", why=why, help=helps, is_settled=True)
+        return
     for choice in _list_without_box(found, Choice(kind="worktree", why=why, help=helps)):
         if choice.kind == "here" and trouble.is_partial:
             # A box in which some tests fail before and after is better than the user's own files without a sandbox.
