@@ -792,7 +792,7 @@ def test_16_processes_append_200_entries_each_while_others_fold_and_read(ralph: 
     assert len(acknowledged) == writers * times
     assert marks_of(found) == acknowledged
     assert len(found.entries) == NEARLY_BIG + writers * times
-    assert min(looks) >= 5
+    assert min(looks) >= 2, "all of them have looked while others were writing"
 
 
 @pytest.mark.parametrize("seed", [1, 2])
