@@ -55,6 +55,7 @@ class Worktree(Tree):
         self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
         self.shown_root = self.root
         self.lost_environments: Sequence[str] = ()
+        self._skipped = ""  # the tree of the last checkpoint whose packages could not be installed
         self._user_plan: UserPlan | None = None
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
@@ -252,7 +253,7 @@ class Worktree(Tree):
         return done != _join_commands(commands)
 
     def has_other_packages(self) -> bool:
-        tree, _ = self._read_setup_mark()
+        tree = self._skipped or self._read_setup_mark()[0]
         if not tree or tree == self._tip_tree:
             return False
         try:
@@ -268,8 +269,12 @@ class Worktree(Tree):
             return "", None
         return os.fsdecode(tree), commands
 
+    def skip_packages(self) -> None:
+        self._skipped = self._tip_tree
+
     def mark_set_up(self, commands: Sequence[str]) -> None:
         """Git removes the mark together with the tree."""
+        self._skipped = ""
         self._prepare_look()
         self.lost_environments = find_environments(self.prefix, self.repository.list_unknown_files())
         files.replace(self._mark_path, os.fsencode(f"{self._tip_tree}\n") + _join_commands(commands))
