@@ -38,7 +38,7 @@ def test_stories_are_proven_as_soon_as_there_are_tests(lab: Lab, workspace: str)
 
 
 @pytest.mark.parametrize("workspace", [pytest.param("box", marks=needs_box), "worktree"])
-def test_tests_that_notice_no_broken_code_prove_nothing(lab: Lab, workspace: str) -> None:
+def test_tests_that_notice_no_broken_code_hold_nothing(lab: Lab, workspace: str) -> None:
     """In a worktree they might test the code of the user's own folder, so that they can't be used there."""
     hollow = "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test_it(self):\n        pass\n"
     first = attempt({"cart.py": CART, "tests/__init__.py": "", "tests/test_cart.py": hollow})
@@ -49,6 +49,32 @@ def test_tests_that_notice_no_broken_code_prove_nothing(lab: Lab, workspace: str
     assert is_used == (workspace == "box")
     why = "no gate noticed broken code (`python -m unittest`)" if is_used else "there is no gate"
     assert [one["why"] for one in receipts(lab)] == ["there is no gate", why]
+
+
+def test_tests_that_notice_no_broken_code_prove_nothing_until_they_do(lab: Lab) -> None:
+    hollow = "import unittest\n\n\nclass Test(unittest.TestCase):\n    def test_it(self):\n        pass\n"
+    first = attempt({"cart.py": CART, "tests/__init__.py": "", "tests/test_smoke.py": hollow})
+    second = attempt({"tests/test_cart.py": UNITTESTS})
+    begin(lab).openspec(TASKS + "\n## 3. Tax\n\n- [ ] 3.1 Write it\n")
+    lab.play({"story": "1", "steps": first}, {"story": "2", "steps": second}, default=DISCOUNTS)
+    lab.loop()
+    assert [one["why"] for one in receipts(lab)] == ["there is no gate"] * 2 + [""]
+    refused, adopted = list_notices(lab)
+    assert "but its gates (`python -m unittest`) can't be used: " in refused
+    assert "broken" in refused
+    assert "from here on" in adopted
+
+
+def test_gates_that_had_no_code_to_notice_hold_nothing(lab: Lab) -> None:
+    first = attempt({"Makefile": "test:\n\t@echo ok\n"})
+    begin(lab).play({"story": "1", "steps": first}, default=attempt({"cart.py": CART}))
+    lab.loop()
+    assert [one["why"] for one in receipts(lab)] == ["there is no gate", "no gate noticed broken code (`make test`)"]
+
+
+def test_no_gates_are_tried_beyond_a_limit(lab: Lab) -> None:
+    begin(lab).loop("--max-iterations", "1")
+    assert [one for one in lab.events() if one["type"] == "gate"] == []
 
 
 def test_nothing_is_looked_for_where_the_user_wants_no_tests(lab: Lab) -> None:

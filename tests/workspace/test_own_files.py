@@ -89,3 +89,18 @@ def test_they_are_restored_after_an_attempt_without_a_finding(folder: Path) -> N
     assert not any("try.toml" in one.path for one in told)
     assert (folder / "try.toml").read_text() == "try.toml"
     assert not os.path.exists(os.path.dirname(files.private_path("ralph", f"kept-{RUN}", "record")))
+
+
+def test_a_file_and_a_folder_may_change_places(folder: Path) -> None:
+    own = build(folder)
+    own.remember()
+    shutil.rmtree(folder / "agents")
+    (folder / "agents").write_text("now a file")
+    (folder / "try.toml").unlink()
+    (folder / "try.toml").mkdir()
+    (folder / "try.toml/a").write_text("now a folder")
+    own.remember()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    own.restore_removed()
+    assert list_files(folder) == ["agents", "try.toml/a"]

@@ -37,14 +37,13 @@ def _set_up(place: Workspace, commands: Sequence[str], series: GateSeries) -> No
 
 def _install_changed(place: Workspace, commands: Sequence[str], series: GateSeries) -> None:
     """A story, or the user, has changed which packages the project needs. If they can't be installed, only what needs
-    them is affected, and it is not tried again before the next change."""
+    them is affected; it is tried again after the next change, and by the next run: the network may have been down."""
     try:
-        is_over = series.set_up_all(commands)
+        _set_up(place, commands, series)
     except SetupFailed as error:
         series.log.note_texts([f"the packages of the project have changed, but {error}"])
-        is_over = True
-    if is_over:
-        _finish(place, commands)
+        place.skip_packages()
+        place.mark_dirty()
 
 
 def rebuild(place: Workspace, commands: Sequence[str], series: GateSeries, environments: Sequence[str]) -> bool:

@@ -171,7 +171,8 @@ class Loop:
     def _next_story(self) -> Story | None:
         """The story to work on now. Steering commands are applied first, and again if more arrived meanwhile."""
         self.answer_deadline = None
-        self.gates.look(self.parts.executor, self._is_stopped, self.parts.blind)
+        if not self._is_over():
+            self.gates.look(self.parts.executor, self._is_stopped, self.parts.blind)
         while not self._is_over():
             self.change.follow_branch()
             self.listener.apply()

@@ -1,7 +1,8 @@
 """The gates of a run. A project that begins without tests gets them from its own files, once a checkpoint has some.
 
 Its first stories can't be proven; later ones can, as if the work so far had been there when the run began. Gates are
-never taken from work that is not committed, and they are tried first, like those that a run begins with.
+never taken from work that is not committed, and they are tried first, like those that a run begins with. An agent chose
+them: where there is no code to break yet, they hold nothing until they notice some.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import os
 from typing import TYPE_CHECKING
 
 from ralphtool.core import config, gate_commands
+from ralphtool.errors import SetupFailed
+from ralphtool.judging import gates
 from ralphtool.record import events
 
 if TYPE_CHECKING:
@@ -29,7 +32,8 @@ class ProjectGates:
         self._change = change
         self._folder = folder
         self._log = log
-        self._tried: tuple[str, ...] = ()
+        self._tried = ""  # the files and commands of the last trial
+        self._told = ""
         # With `here`, the user's own folder has the files of the branch by now, and may have tests.
         has_tests = not set(gate_commands.find_commands(change.root).tests).isdisjoint(commands)
         self._is_looking = not has_tests and "tests" not in config.read_verify(change.root)
@@ -41,27 +45,49 @@ class ProjectGates:
         self._change.workspace.begin(None)
         found = gate_commands.find_commands(self._change.root, self._change.workspace.root)
         commands = (*found.checks, *found.tests)
-        if found.tests and commands != self._tried:
-            self._tried = commands
-            self._adopt(commands, self._try_out(executor, stop), stop, blind)  # type: ignore[arg-type]
+        key = gates.build_key(self._change.workspace.checkpoint_tree, commands)
+        if found.tests and key != self._tried:
+            self._tried = key
+            self._try_out(executor, commands, stop, blind)  # type: ignore[arg-type]
 
-    def _try_out(self, executor: LocalExecutor, stop: Callable[[], bool]) -> CheckResult:
+    def _try_out(
+        self, executor: LocalExecutor, commands: tuple[str, ...], stop: Callable[[], bool], blind: set[str]
+    ) -> None:
         folder = os.path.join(self._folder, f"check-new-gates-{len(os.listdir(self._folder))}")
-        return executor.check_workspace(self._tried, folder, stop, lambda said: "")
-
-    def _adopt(self, commands: tuple[str, ...], tried: CheckResult, stop: Callable[[], bool], blind: set[str]) -> None:
+        try:
+            tried = executor.check_workspace(commands, folder, stop, lambda said: "")
+        except SetupFailed as error:  # a later story can still fix it: it may add a `.gitignore`
+            self._refuse(commands, str(error))
+            return
         if stop():
             return
-        names = ", ".join(f"`{command}`" for command in commands)
         if tried.trouble and not tried.trouble.blind:
-            why = "; ".join((tried.trouble.what, *tried.trouble.causes))
-            self._tell(f"the work has tests now, but its gates ({names}) can't be used: {why}")
-            return
+            self._refuse(commands, "; ".join((tried.trouble.what, *tried.trouble.causes)))
+        else:
+            self._adopt(commands, tried, blind)
+
+    def _refuse(self, commands: Sequence[str], why: str) -> None:
+        self._tell(f"the work has tests now, but its gates ({_quote(commands)}) can't be used: {why}")
+
+    def _adopt(self, commands: tuple[str, ...], tried: CheckResult, blind: set[str]) -> None:
         self.commands, self._is_looking = commands, False
-        blind |= {*(tried.blind or ()), *(tried.trouble.blind if tried.trouble else ())}
+        blind |= _list_blind(tried)
         self._change.change_state.baseline = tried.baseline
         self._change.save()
-        self._tell(f"the work has tests now: from here on, the gates are {names}; [verify] can set others")
+        self._log.note_texts(tried.notices)
+        self._tell(f"the work has tests now: from here on, the gates are {_quote(commands)}; [verify] can set others")
 
     def _tell(self, text: str) -> None:
-        self._log.note(events.Notice(text=text))
+        if text != self._told:
+            self._log.note(events.Notice(text=text))
+        self._told = text
+
+
+def _list_blind(tried: CheckResult) -> frozenset[str]:
+    if tried.trouble:
+        return frozenset(tried.trouble.blind)
+    return frozenset(one.command for one in tried.results) if tried.blind is None else tried.blind
+
+
+def _quote(commands: Sequence[str]) -> str:
+    return ", ".join(f"`{command}`" for command in commands)

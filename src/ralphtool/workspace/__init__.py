@@ -89,6 +89,10 @@ class Workspace(Protocol):
         """Whether the last checkpoint declares other packages than the one that setup ran on."""
         ...
 
+    def skip_packages(self) -> None:
+        """Those of the last checkpoint can't be installed now."""
+        ...
+
     def mark_set_up(self, commands: Sequence[str]) -> None: ...
 
     @property

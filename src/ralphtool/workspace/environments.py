@@ -31,6 +31,9 @@ class NeverSetUp:
     def has_other_packages(self) -> bool:
         return False
 
+    def skip_packages(self) -> None:
+        pass
+
     def mark_set_up(self, commands: Sequence[str]) -> None:
         pass
 

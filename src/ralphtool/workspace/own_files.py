@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ralphtool.core import files
@@ -32,10 +33,18 @@ class OwnFiles:
 
     def remember(self) -> None:
         wanted = set(self._select())
+        self._clear_others(wanted)
         for name in wanted:
             self._copy(name)
-        for name in set(_walk(self._copies)) - wanted:
-            files.clear(os.path.join(self._copies, name))
+
+    def _clear_others(self, wanted: set[str]) -> None:
+        """With the folders that are empty then: now a file may have the name of one."""
+        for place, names, inside in os.walk(self._copies, topdown=False):
+            for name in (*inside, *names):
+                path = os.path.join(place, name)
+                is_empty = name in names and not os.listdir(path)
+                if is_empty or (name in inside and os.path.relpath(path, self._copies) not in wanted):
+                    files.clear(path)
 
     def _select(self) -> Iterator[str]:
         room = _MOST_BYTES
@@ -60,7 +69,8 @@ class OwnFiles:
         source, copy = os.path.join(self._folder, name), os.path.join(self._copies, name)
         if _read_version(source) != _read_version(copy):
             files.make_private_folders(copy)
-            shutil.copy2(source, copy)
+            with suppress(FileNotFoundError):  # another program has removed its temporary file meanwhile
+                shutil.copy2(source, copy)
 
     def restore_removed(self) -> None:
         import shutil

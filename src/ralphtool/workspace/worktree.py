@@ -18,6 +18,7 @@ from ralphtool.workspace.git import Repository
 from ralphtool.workspace.ignored import IgnoredFiles
 from ralphtool.workspace.paths import Paths, join_first
 from ralphtool.workspace.protected_git import ProtectedGit, remove_index_lock
+from ralphtool.workspace.protected_work import keep_commit
 from ralphtool.workspace.revert import MergedTree, SpecPlace
 from ralphtool.workspace.stash import Stash
 from ralphtool.workspace.tree import Tree
@@ -55,10 +56,12 @@ class Worktree(Tree):
         self.root = os.path.join(self.place, self.prefix.rstrip("/")) if self.prefix else self.place
         self.shown_root = self.root
         self.lost_environments: Sequence[str] = ()
+        self._skipped = ""  # the tree of the last checkpoint whose packages could not be installed
         self._user_plan: UserPlan | None = None
 
     def open(self, run: str, own_files: Sequence[str]) -> list[str]:
-        told = self._start_from_user_tree(own_files) + self._describe_unseen(own_files)
+        told = self._take_up_commits()
+        told += self._start_from_user_tree(own_files) + self._describe_unseen(own_files)
         self._use(self._ensure_worktree())
         self._recover_git()
         self.protected_git.run = run
@@ -73,6 +76,22 @@ class Worktree(Tree):
         self.repository.set_head(self.ref)
         told += self.take_notices()  # about the agent of a killed run
         return [*told, f"the worktree is {self.place}"]
+
+    def _take_up_commits(self) -> list[str]:
+        """Between two runs HEAD is no branch, and the user may have committed upon it."""
+        found = self._find_worktree()
+        left, head = (_read_left(found), found.resolve("HEAD")) if found else ("", "")
+        if not (found and left and head):
+            return []
+        files.remove(_left_path(found))  # after a kill, commits upon HEAD may be an agent's
+        tip = self.home.resolve(self.ref)
+        if not tip or head == left or self.home.is_ancestor(head, left) or self.home.is_ancestor(head, tip):
+            return []
+        if tip != left or self.home.head() == self.ref or not self.home.is_ancestor(left, head):
+            ref = keep_commit(self.home, self.change, head)
+            return [f"the commits made in {self.place} are not on {self.branch}, but kept: git merge {ref}"]
+        self.home.set_refs({self.ref: head})
+        return [f"the commits made in {self.place} are on {self.branch} now"]
 
     def _recover_git(self) -> None:
         run = self.protected_git.find_killed_run()
@@ -115,7 +134,7 @@ class Worktree(Tree):
         `newest` is the last commit of the branch, if that is known.
         """
         found = self._find_worktree() or self._repair_worktree()
-        base = found.resolve("HEAD") if found else None
+        base = _read_left(found) or found.resolve("HEAD") if found else None
         if found is None or not (newest := newest or base):
             raise GitError("git does not know it as a worktree")
         self._advance(newest, self.home.tree_of(newest))
@@ -252,7 +271,7 @@ class Worktree(Tree):
         return done != _join_commands(commands)
 
     def has_other_packages(self) -> bool:
-        tree, _ = self._read_setup_mark()
+        tree = self._skipped or self._read_setup_mark()[0]
         if not tree or tree == self._tip_tree:
             return False
         try:
@@ -268,8 +287,12 @@ class Worktree(Tree):
             return "", None
         return os.fsdecode(tree), commands
 
+    def skip_packages(self) -> None:
+        self._skipped = self._tip_tree
+
     def mark_set_up(self, commands: Sequence[str]) -> None:
         """Git removes the mark together with the tree."""
+        self._skipped = ""
         self._prepare_look()
         self.lost_environments = find_environments(self.prefix, self.repository.list_unknown_files())
         files.replace(self._mark_path, os.fsencode(f"{self._tip_tree}\n") + _join_commands(commands))
@@ -365,7 +388,20 @@ class Worktree(Tree):
         HEAD shows what its files are based on."""
         self.protected_git.forget()
         if self.is_there:
+            files.replace(_left_path(self.repository), os.fsencode(self.tip))
             self.repository.run("update-ref", "--no-deref", "HEAD", self.tip, check=False)
+
+
+def _left_path(worktree: Repository) -> str:
+    """Names the commit that the last run left HEAD on, unless it was killed."""
+    return os.path.join(worktree.gitdir, "ralph-left")
+
+
+def _read_left(worktree: Repository) -> str:
+    try:
+        return os.fsdecode(files.read(_left_path(worktree)))
+    except FileNotFoundError:
+        return ""
 
 
 def _join_commands(commands: Sequence[str]) -> bytes:
