@@ -72,6 +72,18 @@ def test_gates_that_had_no_code_to_notice_hold_nothing(lab: Lab) -> None:
     assert [one["why"] for one in receipts(lab)] == ["there is no gate", "no gate noticed broken code (`make test`)"]
 
 
+@needs_box
+def test_lanes_rest_once_there_are_tests_to_try(lab: Lab) -> None:
+    begin(lab, "box").configure(workspace="box", side_by_side=2, accept="held")
+    text = lab.read(".ralph/config.toml")
+    lab.write(".ralph/config.toml", "\n".join(line for line in text.split("\n") if not line.startswith("tests = ")))
+    lab.openspec("".join(f"## {number}. Do\n\n- [ ] {number}.1 Do it\n\n" for number in range(1, 6)))
+    later = [{"run": "sleep 0.5; echo done > {story}.txt"}, *attempt({})]
+    lab.play({"story": "1", "steps": BEGIN}, default=later)
+    lab.loop()
+    assert [one["state"] for one in receipts(lab)][-2:] == ["held", "held"]
+
+
 def test_no_gates_are_tried_beyond_a_limit(lab: Lab) -> None:
     begin(lab).loop("--max-iterations", "1")
     assert [one for one in lab.events() if one["type"] == "gate"] == []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ralphtool.core import config, gate_commands
 from ralphtool.errors import SetupFailed
 from ralphtool.judging import gates
+from ralphtool.judging.roles import find_role
 from ralphtool.record import events
 
 if TYPE_CHECKING:
@@ -34,21 +35,38 @@ class ProjectGates:
         self._log = log
         self._tried = ""  # the files and commands of the last trial
         self._told = ""
+        self._tree: str | None = None  # in which no test files are new
+        self._tests: frozenset[str] = frozenset()  # at the last look
         # With `here`, the user's own folder has the files of the branch by now, and may have tests.
         has_tests = not set(gate_commands.find_commands(change.root).tests).isdisjoint(commands)
         self._is_looking = not has_tests and "tests" not in config.read_verify(change.root)
 
     def look(self, executor: object, stop: Callable[[], bool], blind: set[str]) -> None:
         """Called while no agent works. Adds to the gates that notice no broken code, if the new ones don't."""
-        if not self._is_looking or not hasattr(executor, "check_workspace"):
+        self._is_looking = self._is_looking and hasattr(executor, "check_workspace")
+        if not self._is_looking:
             return
         self._change.workspace.begin(None)
+        self._tests = self._list_tests()
         found = gate_commands.find_commands(self._change.root, self._change.workspace.root)
         commands = (*found.checks, *found.tests)
         key = gates.build_key(self._change.workspace.checkpoint_tree, commands)
         if found.tests and key != self._tried:
             self._tried = key
             self._try_out(executor, commands, stop, blind)  # type: ignore[arg-type]
+
+    def has_new_tests(self) -> bool:
+        """Whether a checkpoint has test files that were not there at the last look."""
+        tree = self._change.workspace.checkpoint_tree
+        if not self._is_looking or tree == self._tree:
+            return False
+        if self._list_tests() - self._tests:
+            return True
+        self._tree = tree
+        return False
+
+    def _list_tests(self) -> frozenset[str]:
+        return frozenset(path for path in self._change.workspace.list_files() if find_role(path) == "test")
 
     def _try_out(
         self, executor: LocalExecutor, commands: tuple[str, ...], stop: Callable[[], bool], blind: set[str]

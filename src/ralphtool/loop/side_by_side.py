@@ -165,9 +165,9 @@ class SideBySide(Loop):
         return any(story.id not in settled for story in stories)
 
     def _can_begin(self) -> bool:
-        """An edited plan is applied when no lane works on the old one."""
-        is_edited = self.change.workspace.has_edited_plan(self.change.ref)
-        return not (is_edited or self.change.change_state.paused or self.roster.next().seconds > 0)
+        """An edited plan is applied when no lane works on the old one; new tests are tried when no lane works."""
+        must_rest = self.gates.has_new_tests() or self.change.workspace.has_edited_plan(self.change.ref)
+        return not (must_rest or self.change.change_state.paused or self.roster.next().seconds > 0)
 
     def _is_taken(self, story: str) -> bool:
         is_at_work = any(job.story == story for job in self._jobs.values())
