@@ -141,3 +141,11 @@ def test_a_change_that_is_not_there_is_told(project: Ralph, command: str) -> Non
     told = project.run(command, "add-lgin")
     assert told.exit_code == 1
     assert "ralphtool list" in told.stderr
+
+
+def test_learnings_may_look_like_the_end_of_their_list(project: Ralph) -> None:
+    project.begin()
+    texts = ["a [1], and more", 'a "]}" of its own', "plain"]
+    for text in texts:
+        project.agent("learn", text)
+    assert [one["description"] for one in project.session()["learnings"]] == texts

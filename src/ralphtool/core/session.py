@@ -123,7 +123,8 @@ class LockedSession:
 
     def _ends_with_list(self, start: int) -> bool:
         """Whether the list that begins there is last in the file: another program may have added something after it."""
-        return b"]," not in self._data[start:].translate(None, b" \t\r\n")
+        items = self._data[start : -len(b"]}\n")]
+        return b"]" not in items or b"]," not in items.translate(None, b" \t\r\n")
 
     def remove(self) -> None:
         files.remove(self.path)
@@ -207,8 +208,11 @@ def _is_session(state: "SessionState", file_name: str) -> bool:
     )
 
 
-def _has_text(item: object, *names: str) -> bool:
-    return isinstance(item, dict) and all(isinstance(item.get(name), str) for name in names)
+def _has_text(item: object, name: str, other: str | None = None) -> bool:
+    """Without a loop over the names: there may be thousands of items."""
+    if not isinstance(item, dict) or not isinstance(item.get(name), str):
+        return False
+    return other is None or isinstance(item.get(other), str)
 
 
 # --- what the agent records -------------------------------------------------------------------------
