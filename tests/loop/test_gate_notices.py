@@ -51,3 +51,12 @@ def test_a_program_that_setup_installs_is_not_missed(lab: Lab) -> None:
 def test_only_what_is_certainly_missing_counts(lab: Lab) -> None:
     found = [find_missing_program(one, str(lab.root)) for one in ("cd x && pytst", "A=1 sh -c x", "'", "A=1 pytst -q")]
     assert found == [None, None, None, "pytst"]
+
+
+def test_a_gate_that_takes_too_long_is_recorded_as_ended_by_the_run(lab: Lab) -> None:
+    lab.repository("## 1. One\n\n- [ ] 1.1 Do it\n", tests=["echo begun; test ! -e one.txt || sleep 600"], attempts=1)
+    lab.write(".ralph/config.toml", lab.read(".ralph/config.toml").replace("[verify]", '[verify]\ntimeout = "6s"'))
+    lab.play(default=[{"run": "touch one.txt"}, {"tick": "all"}, {"complete": True}])
+    lab.loop()
+    ended = {one["when"]: one["why"] for one in lab.events() if one["type"] == "gate"}
+    assert (ended["before"], ended["after"]) == ("", "wall-clock")

@@ -90,7 +90,7 @@ def test_without_setup_commands_the_packages_of_an_attempt_are_its_own_and_that_
     )
     lab.loop()
     told = [one["text"] for one in lab.events() if one["type"] == "notice"]
-    assert 'the next stories don\'t have them: add `setup = ["npm ci"]` under [run]' in " ".join(told)
+    assert 'the next stories don\'t have them. Add `setup = ["npm ci"]` under [run]' in " ".join(told)
     first, second = (one["receipt"] for one in lab.events() if one["type"] == "proof")
     assert first["state"] == "held"
     assert second["why"].endswith("node_modules/installed; let `[run] setup` install what they need")

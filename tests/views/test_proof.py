@@ -454,14 +454,29 @@ def test_a_gate_says_what_it_was_run_on(when: str, ok: bool, line: str) -> None:
 @pytest.mark.parametrize(
     ("when", "more", "line"),
     [
-        ("after", {"new": ["pytest -q"], "exit_code": -15}, "after the work: pytest -q: stopped, 1 newly red"),
-        ("after", {"tally": "2 passed", "exit_code": -9}, "after the work: pytest -q: 2 passed, stopped"),
-        ("own-tests", {"exit_code": -15}, "on the new tests without the work: pytest -q: stopped"),
+        (
+            "after",
+            {"new": ["pytest -q"], "why": "wall-clock"},
+            "after the work: pytest -q: stopped, 1 newly red",
+        ),
+        (
+            "after",
+            {"tally": "2 passed", "why": "stopped"},
+            "after the work: pytest -q: 2 passed, stopped",
+        ),
+        ("own-tests", {"why": "stopped"}, "on the new tests without the work: pytest -q: stopped"),
     ],
 )
 def test_a_gate_that_was_stopped_did_not_fail(when: str, more: dict[str, Any], line: str) -> None:
     """It took too long, or another story changed what it would have to run on."""
-    assert told(gate("pytest -q", False, when, **more))[0].startswith(f"gate did not end {line} (12 s)")
+    assert told(gate("pytest -q", False, when, exit_code=-15, **more))[0].startswith(f"gate did not end {line} (12 s)")
+
+
+def test_a_gate_that_something_else_killed_failed() -> None:
+    """Such as the kernel, because the machine has no memory left."""
+    assert told(gate("pytest -q", False, "after", exit_code=-9))[0].startswith(
+        "gate failed after the work: pytest -q: exit code -9"
+    )
 
 
 def test_a_test_that_has_to_fail_is_no_trouble(other: Ralph) -> None:

@@ -112,6 +112,7 @@ class GateSeries(Struct, frozen=True, kw_only=True):
             command=result.command,
             ok=result.ok,
             exit_code=result.exit_code,
+            why=result.why,
             seconds=round(result.seconds, 3),
             failed=(result.failed or ())[:_MOST_TESTS],
             tally=result.tally,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 from ralphtool.core import setup_inference
@@ -54,17 +53,16 @@ def rebuild(place: Workspace, commands: Sequence[str], series: GateSeries, envir
         series.log.note_texts([_advise(place, environments)])
         return False
     place.set_environments_aside(environments)
-    logs = (f"setup-proof-{number}.log" for number in itertools.count(1))
-    is_made = all(series.set_up(command, log).ok for command, log in zip(commands, logs, strict=False))
+    is_made = all(series.set_up(command, f"setup-proof-{number}.log").ok for number, command in enumerate(commands, 1))
     place.put_environments_back(keep_new=is_made)
     return is_made
 
 
 def _advise(place: Workspace, environments: Sequence[str]) -> str:
-    there = " and ".join(environments)
+    line = f"`{setup_inference.render(place.root)}`" if setup_inference.infer(place.root) else "`setup` commands"
     return (
-        f"this attempt installs packages in {there}, which git ignores, so the next stories don't have them: add "
-        f"`{setup_inference.render(place.root)}` under [run]"
+        f"this attempt installs packages in {' and '.join(environments)}, which git ignores: in a box, the next "
+        f"stories don't have them. Add {line} under [run], which installs them again"
     )
 
 

@@ -4,7 +4,7 @@ Those that `setup` created were removed, as everything that is not committed. A 
 before the first story and stays red, so that no story can be proven. No agent can fix that, and the user can with one
 line, so the run stops before it costs anything.
 
-Those that an agent created are part of its work, and are committed with it: the user is told.
+Those that an agent creates are committed with its work. A notice names them.
 """
 
 from __future__ import annotations

@@ -212,6 +212,8 @@ class Gate(_BaseEvent, frozen=True, kw_only=True, tag="gate"):
     """whether it is green"""
     exit_code: Whole | None = None
     """its exit code; negative for a signal"""
+    why: str = ""
+    """why ralphtool ended it, as in `wall-clock` or `stopped`; empty if it ended by itself"""
     seconds: Number = 0.0
     """how long it took"""
     failed: tuple[str, ...] = ()

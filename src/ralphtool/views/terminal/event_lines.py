@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING, Any
 
 from ralphtool import agents, workspace
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from ralphtool.record.events import AgentEvent, Event
     from ralphtool.views.terminal.styled import StyledLine
 
-_STOPPED = (-signal.SIGTERM, -signal.SIGKILL)
 _LAST = 2000  # characters of output that are searched for its last line
 
 
@@ -92,19 +90,14 @@ def list_gate_results(gate: Gate, tally: str) -> Iterator[str]:
     """The result of a gate, in parts."""
     if tally:
         yield tally
-    if was_stopped(gate):
+    if gate.why:
         yield "stopped"
     if gate.new:
         yield f"{len(gate.new)} newly red"
     elif not gate.ok and gate.when == "after" and gate.failed:
         yield "nothing newly red"
-    elif not gate.ok and not tally and not was_stopped(gate):
+    elif not gate.ok and not tally and not gate.why:
         yield f"exit code {'?' if gate.exit_code is None else gate.exit_code}"
-
-
-def was_stopped(gate: Gate) -> bool:
-    """Whether ralphtool ended it: it took too long, or its result was not needed any more."""
-    return not gate.ok and gate.exit_code in _STOPPED
 
 
 def name_change(event: RunStarted, longest: int = 100) -> str:
@@ -144,8 +137,8 @@ def _describe_setup(event: Setup, name: str) -> StyledLine:
 
 def _describe_gate(event: Gate, name: str) -> StyledLine:
     new = flatten_first(event.new)
-    is_fine = is_expected(event.when, event.ok) and not was_stopped(event)
-    result = "passed" if event.ok else "did not end" if was_stopped(event) else "failed"
+    is_fine = is_expected(event.when, event.ok) and not event.why
+    result = "passed" if event.ok else "did not end" if event.why else "failed"
     words = [f"gate {result}", describe_gate_time(event.when)]
     when = " ".join(filter(None, words)) + (", as it should" if is_fine and not event.ok else "")
     told = f"{when}: {flatten(event.command)}{format_gate_result(event)} ({format_duration(event.seconds)})"
